@@ -1,0 +1,45 @@
+"""Checks of what a caller hands in, with messages that say what to do next."""
+
+import difflib
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+def lookup(registry: Mapping[str, T], name: Any, kind: str) -> T:
+    """Return `registry[name]`, or raise a `ValueError` that lists the known names."""
+    if isinstance(name, str) and name in registry:
+        return registry[name]
+    raise ValueError(unknown(kind, name, registry))
+
+
+def unknown(kind: str, given: Any, known: Iterable[str]) -> str:
+    """Say that `given` is not one of the `known` names, and which one is closest."""
+    names = sorted(known)
+    close = difflib.get_close_matches(str(given), names, n=1)
+    hint = f" Did you mean {close[0]!r}?" if close else ""
+    return f"unknown {kind} {given!r}; known: {', '.join(names)}.{hint}"
+
+
+def part(given: Any, registry: Mapping[str, Any], cls: type[T], kind: str) -> T:
+    """Turn a registered name into its default instance; pass instances of `cls` through."""
+    made = lookup(registry, given, kind)() if isinstance(given, str) else given
+    if not isinstance(made, cls):
+        raise TypeError(
+            f"{kind} must be one of the names {', '.join(sorted(registry))} or an instance of "
+            f"{cls.__name__}; got {type(given).__name__}"
+        )
+    return made
+
+
+def whole(value: Any, name: str, *, least: int) -> int:
+    """Return `value` as an int that is at least `least`, or raise a `ValueError`."""
+    try:
+        number = int(value)
+        exact = not isinstance(value, bool) and number == value
+    except (TypeError, ValueError):
+        number, exact = 0, False
+    if not exact or number < least:
+        raise ValueError(f"{name} must be a whole number of at least {least}; got {value!r}")
+    return number

@@ -1,0 +1,46 @@
+"""The standard normal base, the paper's choice for every family."""
+
+import math
+from typing import Any
+
+import jax.numpy as jnp
+import jax.random as jr
+from jax.scipy.special import ndtri
+from jaxtyping import Array, Float, Key
+
+from .base import AbstractBase
+
+
+class Normal(AbstractBase):
+    """e ~ N(0, 1)."""
+
+    def log_prob(self, e: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+        """-e^2/2 - log sqrt(2 pi)."""
+        return -0.5 * (e**2 + math.log(2 * math.pi))
+
+    def score(self, e: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+        """-e."""
+        return -e
+
+    def sample(self, shape: tuple[int, ...], dtype: Any, *, key: Key[Array, ""]) -> Float[Array, "..."]:
+        """Independent draws."""
+        return jr.normal(key, shape, dtype)
+
+    def quantile(self, u: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+        """The probit of u."""
+        return ndtri(u)
+
+    @property
+    def variance(self) -> float:
+        """One."""
+        return 1.0
+
+    @property
+    def entropy(self) -> float:
+        """(1 + log 2 pi) / 2."""
+        return 0.5 * (1 + math.log(2 * math.pi))
+
+    @property
+    def moments(self) -> float:
+        """All moments exist."""
+        return math.inf

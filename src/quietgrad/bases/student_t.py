@@ -1,0 +1,64 @@
+"""The Student-t base: polynomial tails, so only moments below its degrees of freedom exist."""
+
+import math
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import scipy.special
+import scipy.stats
+from jaxtyping import Array, Float, Key
+
+from .base import AbstractBase
+
+
+class StudentT(AbstractBase):
+    """e ~ t with `df` degrees of freedom and scale one (not variance one)."""
+
+    df: float = eqx.field(static=True, default=5.0)
+
+    def __check_init__(self):
+        """Reject degrees of freedom that are not positive."""
+        if not self.df > 0:
+            raise ValueError(f"df must be positive; got {self.df!r}")
+
+    def log_prob(self, e: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+        """-(df + 1)/2 log(1 + e^2/df) - log normaliser."""
+        half = 0.5 * (self.df + 1)
+        norm = math.lgamma(0.5 * self.df) - math.lgamma(half) + 0.5 * math.log(self.df * math.pi)
+        return -half * jnp.log1p(e**2 / self.df) - norm
+
+    def score(self, e: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+        """-(df + 1) e / (df + e^2)."""
+        return -(self.df + 1) * e / (self.df + e**2)
+
+    def sample(self, shape: tuple[int, ...], dtype: Any, *, key: Key[Array, ""]) -> Float[Array, "..."]:
+        """Independent draws."""
+        return jr.t(key, self.df, shape, dtype)
+
+    def quantile(self, u: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+        """SciPy's quantile, called from the host: jax has no inverse incomplete beta function."""
+        shape = jax.ShapeDtypeStruct(u.shape, u.dtype)
+        return jax.pure_callback(self._host_quantile, shape, u, vmap_method="expand_dims")
+
+    @property
+    def variance(self) -> float:
+        """df / (df - 2), infinite up to two degrees of freedom."""
+        return self.df / (self.df - 2) if self.df > 2 else math.inf
+
+    @property
+    def entropy(self) -> float:
+        """Differential entropy of a coordinate."""
+        return float(scipy.stats.t.entropy(self.df))
+
+    @property
+    def moments(self) -> float:
+        """Moments below `df` exist."""
+        return self.df
+
+    def _host_quantile(self, u: Any) -> np.ndarray:
+        values = np.asarray(u)
+        return scipy.special.stdtrit(self.df, values.astype(float)).astype(values.dtype)

@@ -1,0 +1,61 @@
+"""The contract of an estimator: configuration in the module, evolving state handed back."""
+
+import abc
+from typing import NamedTuple
+
+import equinox as eqx
+from jaxtyping import Array, Float, Key, PyTree
+
+from ..families import AbstractFamily
+from ..targets import Target
+
+
+class Cost(NamedTuple):
+    """What a step asks of the target."""
+
+    gradients: int
+    values: int = 0
+    hessian_products: int = 0
+
+
+class Estimate(eqx.Module):
+    """One step's result. `grad` is shaped like the family's arrays and points uphill."""
+
+    grad: PyTree
+    elbo: Float[Array, ""]
+    beta: Float[Array, "..."] | None = None
+    cost: Cost = eqx.field(static=True, default=Cost(0))
+
+
+class AbstractEstimator(eqx.Module):
+    """Turns a key into an estimate of the ELBO and of its gradient."""
+
+    @property
+    @abc.abstractmethod
+    def biased(self) -> bool:
+        """Whether the mean of the estimate can differ from the gradient of the ELBO."""
+
+    @abc.abstractmethod
+    def supports(self, target: Target, q: AbstractFamily) -> str | None:
+        """Why this estimator cannot run on the pair; None if it can."""
+
+    def init(self, target: Target, q: AbstractFamily) -> PyTree:
+        """Check the pair and return the state before the first step."""
+        for name, given, cls in (("target", target, Target), ("q", q, AbstractFamily)):
+            if not isinstance(given, cls):
+                raise TypeError(f"{name} must be a {cls.__name__}; got {type(given).__name__}")
+        target.check(q.dim)
+        reason = self.supports(target, q)
+        if reason is not None:
+            raise ValueError(reason)
+        return self._init(target, q)
+
+    @abc.abstractmethod
+    def _init(self, target: Target, q: AbstractFamily) -> PyTree:
+        """The state before the first step, for a pair that is supported."""
+
+    @abc.abstractmethod
+    def step(
+        self, target: Target, q: AbstractFamily, state: PyTree, *, key: Key[Array, ""]
+    ) -> tuple[Estimate, PyTree]:
+        """An estimate, and the state for the next step."""

@@ -1,0 +1,103 @@
+"""The pathwise estimator: one pass from draws to gradient, with every axis swappable.
+
+    key -> draw e -> transport z -> score grad f -> weigh / subtract -> pull back -> gradient
+
+The draws' sampler, their weights, a surrogate of the integrand and the entropy mode are parts; the
+paper's estimators and ours are combinations of them.
+"""
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+from jaxtyping import Array, Key, PyTree
+
+from .. import entropy as entropies
+from .. import samplers, surrogates, weights as weightings
+from .._checks import part, whole
+from ..families import AbstractFamily
+from ..targets import Target
+from .estimator import AbstractEstimator, Cost, Estimate
+
+
+class PathwiseState(NamedTuple):
+    """State of the parts that have any."""
+
+    sampler: PyTree
+    surrogate: PyTree
+
+
+class Pathwise(AbstractEstimator):
+    """Pathwise (reparametrisation) gradients from `draws` draws, composed of parts.
+
+    Parts are given as instances or by their registered names. Cost of a step: `draws` gradients of the
+    target and one backward pass through the transport, plus what the surrogate adds. Biased exactly
+    when the weights or the surrogate are.
+    """
+
+    sampler: samplers.AbstractSampler
+    weights: weightings.AbstractWeights
+    surrogate: surrogates.AbstractSurrogate | None
+    entropy: entropies.AbstractEntropy
+    draws: int = eqx.field(static=True)
+
+    def __init__(
+        self,
+        *,
+        sampler: samplers.AbstractSampler | str = "iid",
+        weights: weightings.AbstractWeights | str = "uniform",
+        surrogate: surrogates.AbstractSurrogate | str | None = None,
+        entropy: entropies.AbstractEntropy | str = "sampled",
+        draws: int = 10,
+    ):
+        def pick(given: Any, room: Any, cls: type, kind: str) -> Any:
+            return part(given, room.REGISTRY, cls, kind)
+
+        self.sampler = pick(sampler, samplers, samplers.AbstractSampler, "sampler")
+        self.weights = pick(weights, weightings, weightings.AbstractWeights, "weights")
+        self.entropy = pick(entropy, entropies, entropies.AbstractEntropy, "entropy")
+        self.surrogate = surrogate and pick(
+            surrogate, surrogates, surrogates.AbstractSurrogate, "surrogate"
+        )
+        self.draws = whole(draws, "draws", least=1)
+
+    @property
+    def biased(self) -> bool:
+        """Whether a part is biased."""
+        return self.weights.biased or (self.surrogate is not None and self.surrogate.biased)
+
+    def supports(self, target: Target, q: AbstractFamily) -> str | None:
+        """The first objection that a part has."""
+        return (
+            self.sampler.refuses(self.draws, q.base, q.base_dim)
+            or self.weights.refuses(self.draws, q.base)
+            or self.entropy.refuses(q)
+            or (self.surrogate and self.surrogate.refuses(target, q))
+        )
+
+    def _init(self, target: Target, q: AbstractFamily) -> PathwiseState:
+        surrogate = self.surrogate and self.surrogate.init(target, q)
+        return PathwiseState(self.sampler.init(self.draws, q.base_dim), surrogate)
+
+    def step(
+        self, target: Target, q: AbstractFamily, state: PathwiseState, *, key: Key[Array, ""]
+    ) -> tuple[Estimate, PathwiseState]:
+        """One pass from draws to gradient."""
+        key_draws, key_surrogate = jr.split(key)
+        shape = (self.draws, q.base_dim)
+        e = self.sampler.draw(state.sampler, q.base, shape, q.dtype, key=key_draws)
+        path = self.entropy.path(q, e)
+        value, slope = jax.vmap(jax.value_and_grad(target.log_density))(path.z)
+        w = self.weights(e, q.base)
+        elbo = jnp.sum(w * (value - path.log_q))
+        cost = Cost(gradients=self.draws)
+        if self.surrogate is None:
+            return Estimate(path.pull_back(slope, w), elbo, cost=cost), state
+        control, surrogate = self.surrogate.control(
+            state.surrogate, target, q, e, path, slope, key=key_surrogate
+        )
+        grad = path.pull_back(slope - control.slope, w)
+        grad = jax.tree.map(jnp.add, grad, control.mean)
+        return Estimate(grad, elbo, control.beta, cost), state._replace(surrogate=surrogate)

@@ -1,0 +1,24 @@
+"""The estimators by name."""
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from .._checks import lookup, unknown
+from . import presets
+from .estimator import AbstractEstimator
+
+REGISTRY: dict[str, Callable[..., AbstractEstimator]] = {
+    "nocv": presets.nocv,
+    "stl": presets.stl,
+}
+
+
+def estimator(name: str, **settings: Any) -> AbstractEstimator:
+    """Make a registered estimator, e.g. `estimator("nocv", draws=50)`."""
+    make = lookup(REGISTRY, name, "estimator")
+    accepted = inspect.signature(make).parameters
+    for setting in settings:
+        if setting not in accepted:
+            raise ValueError(unknown(f"setting of estimator {name!r}:", setting, accepted))
+    return make(**settings)

@@ -1,0 +1,117 @@
+"""Factor-plus-diagonal Gaussian, z = mu + sigma * e_d + F e_f (the paper's rank-5 family).
+
+With A = F / sigma, M = I + A'A = C C' and u = A'e_d - e_f, the density follows from the draw itself:
+  Sigma^-1 (z - mu) = (e_d - A M^-1 u) / sigma,    (z - mu)' Sigma^-1 (z - mu) = |e|^2 - |C^-1 u|^2.
+The plain Woodbury form subtracts numbers of size |z - mu|^2 / sigma^2, which float32 cannot hold.
+"""
+
+from typing import Self
+
+import jax.numpy as jnp
+import jax.random as jr
+from jax.scipy.linalg import cho_solve, solve_triangular
+from jaxtyping import Array, Float, Key
+
+from .._checks import whole
+from ..bases import AbstractBase, Normal
+from .family import AbstractFamily, HasEntropy, HasMoments
+
+
+class LowRank(AbstractFamily, HasEntropy, HasMoments):
+    """Gaussian with covariance F F' + diag(exp(2 log_std)); base draws are (e_d, e_f)."""
+
+    loc: Float[Array, " dim"]
+    log_std: Float[Array, " dim"]
+    factor: Float[Array, "dim rank"]
+
+    @classmethod
+    def init(cls, dim: int, *, key: Key[Array, ""], rank: int = 5, spread: float = 0.5) -> Self:
+        """All parameters ~ N(0, spread^2); a zero factor would be a stationary point."""
+        key_diag, key_factor = jr.split(key)
+        dim, rank = whole(dim, "dim", least=1), whole(rank, "rank", least=1)
+        loc, log_std = spread * jr.normal(key_diag, (2, dim))
+        return cls(loc, log_std, spread * jr.normal(key_factor, (dim, rank)))
+
+    @property
+    def base(self) -> AbstractBase:
+        """Always normal: sums of other bases have no closed-form density."""
+        return Normal()
+
+    @property
+    def dim(self) -> int:
+        """Length of z."""
+        return self.loc.shape[0]
+
+    @property
+    def rank(self) -> int:
+        """Number of factors."""
+        return self.factor.shape[1]
+
+    @property
+    def base_dim(self) -> int:
+        """dim + rank."""
+        return self.dim + self.rank
+
+    def transport(self, e: Float[Array, " base"]) -> Float[Array, " dim"]:
+        """z = mu + sigma * e_d + F e_f."""
+        return self.loc + jnp.exp(self.log_std) * e[: self.dim] + self.factor @ e[self.dim :]
+
+    def transport_and_log_prob(
+        self, e: Float[Array, " base"]
+    ) -> tuple[Float[Array, " dim"], Float[Array, ""]]:
+        """log q(z) from the draw, by the stable form above."""
+        scaled, root = self._capacitance()
+        residual = solve_triangular(root, scaled.T @ e[: self.dim] - e[self.dim :], lower=True)
+        return self.transport(e), self._log_density(jnp.sum(e**2) - jnp.sum(residual**2), root)
+
+    def transport_and_score(
+        self, e: Float[Array, " base"]
+    ) -> tuple[Float[Array, " dim"], Float[Array, ""], Float[Array, " dim"]]:
+        """The path score is -Sigma^-1 (z - mu), by the stable form above."""
+        scaled, root = self._capacitance()
+        shift = cho_solve((root, True), scaled.T @ e[: self.dim] - e[self.dim :])
+        score = (scaled @ shift - e[: self.dim]) * jnp.exp(-self.log_std)
+        return *self.transport_and_log_prob(e), score
+
+    def _log_prob(self, z: Float[Array, " dim"]) -> Float[Array, ""]:
+        # The shortest base draw that leads to z has |e|^2 equal to the quadratic form. Its second
+        # solve is one step of iterative refinement, which float32 needs when sigma is small.
+        scaled, root = self._capacitance()
+        diagonal, factor = (z - self.loc) * jnp.exp(-self.log_std), jnp.zeros(self.rank, z.dtype)
+        for _ in range(2):
+            shift = cho_solve((root, True), scaled.T @ diagonal - factor)
+            diagonal, factor = diagonal - scaled @ shift, factor + shift
+        return self._log_density(jnp.sum(diagonal**2) + jnp.sum(factor**2), root)
+
+    def entropy(self) -> Float[Array, ""]:
+        """(d (1 + log 2 pi) + log det Sigma) / 2."""
+        return self.dim * self.base.entropy + self._half_log_det(self._capacitance()[1])
+
+    def mean(self) -> Float[Array, " dim"]:
+        """mu."""
+        return self.loc
+
+    def variance(self) -> Float[Array, " dim"]:
+        """sigma^2 plus the squared length of each row of F."""
+        return jnp.exp(2 * self.log_std) + jnp.sum(self.factor**2, axis=1)
+
+    def covariance_matmul(self, v: Float[Array, "dim k"]) -> Float[Array, "dim k"]:
+        """(sigma^2 + F F') v."""
+        return jnp.exp(2 * self.log_std)[:, None] * v + self.factor @ (self.factor.T @ v)
+
+    def path_metric(self, e: Float[Array, " base"]) -> Float[Array, " dim"]:
+        """1 (from mu) + (sigma e_d)^2 (from log sigma) + |e_f|^2 (from a row of F)."""
+        return 1 + (jnp.exp(self.log_std) * e[: self.dim]) ** 2 + jnp.sum(e[self.dim :] ** 2)
+
+    def _capacitance(self) -> tuple[Float[Array, "dim rank"], Float[Array, "rank rank"]]:
+        scaled = self.factor * jnp.exp(-self.log_std)[:, None]
+        return scaled, jnp.linalg.cholesky(jnp.eye(self.rank, dtype=scaled.dtype) + scaled.T @ scaled)
+
+    def _half_log_det(self, root: Float[Array, "rank rank"]) -> Float[Array, ""]:
+        return jnp.sum(self.log_std) + jnp.sum(jnp.log(jnp.diagonal(root)))
+
+    def _log_density(
+        self, quadratic: Float[Array, ""], root: Float[Array, "rank rank"]
+    ) -> Float[Array, ""]:
+        constant = self.dim * (self.base.entropy - 0.5)
+        return -0.5 * quadratic - self._half_log_det(root) - constant

@@ -1,0 +1,234 @@
+"""The only optimisation loop: chunks of compiled steps, with evaluation between them, off the clock.
+
+A chunk is a compiled loop whose first and last step are run-time numbers: a chunk of no steps compiles
+it before the clock starts, and a shorter last chunk does not compile again. Step t uses keys folded
+with t, so results do not depend on how steps are cut into chunks, and a chunk can be replayed.
+"""
+
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import optax
+from jaxtyping import Array, Bool, Int, Key, PyTree
+
+from ._checks import whole
+from ._progress import progress_bar
+from ._same import Recipe
+from .estimators import AbstractEstimator, estimator as by_name
+from .families import AbstractFamily
+from .metrics import elbo_with_error
+from .results import FitResult, Plateau, Status
+from .targets import Target
+
+
+class _Keys(NamedTuple):
+    draws: Key[Array, ""]
+    rows: Key[Array, ""]
+    evaluation: Key[Array, ""]
+
+
+class _Carry(NamedTuple):
+    """What a step changes."""
+
+    params: PyTree
+    optimizer: PyTree
+    estimator: PyTree
+    order: Int[Array, " rows"]
+
+
+class _Job(eqx.Module):
+    """What stays the same during a run."""
+
+    target: Target
+    static: PyTree
+    estimator: AbstractEstimator
+    optimizer: Recipe[optax.GradientTransformation] = eqx.field(static=True)
+    batch_size: int | None = eqx.field(static=True)
+    keys: _Keys
+
+    def step(self, carry: _Carry, t: Int[Array, ""]) -> _Carry:
+        """One gradient step."""
+        target, order = self._view(carry.order, t)
+        q = eqx.combine(carry.params, self.static)
+        estimate, state = self.estimator.step(
+            target, q, carry.estimator, key=jr.fold_in(self.keys.draws, t)
+        )
+        descent = jax.tree.map(jnp.negative, estimate.grad)
+        updates, optimizer = self.optimizer.value.update(descent, carry.optimizer, carry.params)
+        return _Carry(optax.apply_updates(carry.params, updates), optimizer, state, order)
+
+    def _view(self, order: Int[Array, " rows"], t: Int[Array, ""]) -> tuple[Target, Array]:
+        """The rows of step t: consecutive pieces of an order that is shuffled anew each epoch."""
+        if self.batch_size is None:
+            return self.target, order
+        epoch, place = jnp.divmod(t, self.target.rows // self.batch_size)
+
+        def shuffle(_: Array) -> Array:
+            return jr.permutation(jr.fold_in(self.keys.rows, epoch), self.target.rows)
+
+        order = jax.lax.cond(place == 0, shuffle, lambda old: old, order)
+        indices = jax.lax.dynamic_slice(order, (place * self.batch_size,), (self.batch_size,))
+        return self.target.batch(indices), order
+
+
+def fit(
+    target: Target,
+    q: AbstractFamily,
+    *,
+    estimator: AbstractEstimator | str = "nocv",
+    optimizer: optax.GradientTransformation | None = None,
+    steps: int = 10_000,
+    batch_size: int | None = None,
+    evaluate_every: int | None = None,
+    evaluation_draws: int = 500,
+    stop: Plateau | None = None,
+    progress: bool | None = None,
+    key: Key[Array, ""],
+) -> FitResult:
+    """Maximise the ELBO of `q` against `target`.
+
+    `estimator` is an instance or a registered name, `optimizer` any optax transformation (Adam at 0.01
+    by default). `batch_size` rows are used per step, without replacement within an epoch and the same
+    for all draws of the step. The ELBO on the full data is evaluated every `evaluate_every` steps
+    (a hundredth of the run by default) with `evaluation_draws` draws; neither that nor compilation
+    counts in `history["seconds"]`. `stop=Plateau()` ends the run once the ELBO has stopped rising.
+    Ctrl-C ends it early and returns what has been reached.
+    """
+    estimator = by_name(estimator) if isinstance(estimator, str) else estimator
+    optimizer = optax.adam(1e-2) if optimizer is None else optimizer
+    steps = whole(steps, "steps", least=1)
+    every = -(-steps // 100) if evaluate_every is None else evaluate_every
+    every = whole(every, "evaluate_every", least=1)
+    _check_key(key)
+    state = estimator.init(target, q)
+    if batch_size is not None:
+        batch_size = target.check_batch_size(batch_size)
+
+    params, static = eqx.partition(q, eqx.is_inexact_array)
+    keys = _Keys(*jr.split(key, 3))
+    job = _Job(target, static, estimator, Recipe(optimizer), batch_size, keys)
+    carry = _Carry(params, optimizer.init(params), state, jnp.arange(target.rows))
+
+    def evaluate(params: PyTree, step: int) -> tuple[float, float]:
+        q = eqx.combine(params, static)
+        draw = jr.fold_in(keys.evaluation, step)
+        value, error = elbo_with_error(target, q, draws=evaluation_draws, key=draw)
+        return float(value), float(error)
+
+    began = time.perf_counter()
+    jax.block_until_ready(_run(job, carry, *_span(0, 0)))
+    compile_seconds = time.perf_counter() - began
+    history = _History(evaluate)
+    history.add(0, 0.0, params)
+
+    status, step, verdict = Status.BUDGET, 0, Plateau() if stop is None else stop
+    with progress_bar(steps, show=progress) as update:
+        try:
+            while step < steps:
+                last = min(step + every, steps)
+                began = time.perf_counter()
+                after, finite = jax.block_until_ready(_run(job, carry, *_span(step, last)))
+                seconds = time.perf_counter() - began
+                if not finite:
+                    carry, end = _replay(job, carry, *_span(step, last))
+                    status, step = Status.NON_FINITE, int(end)
+                    break
+                carry, step = after, last
+                history.add(step, seconds, carry.params)
+                update(step, history.elbo[-1])
+                if stop is not None and verdict.reached(history.elbo):
+                    break
+        except KeyboardInterrupt:
+            status = Status.INTERRUPTED
+    if status is Status.BUDGET and verdict.reached(history.elbo):
+        status = Status.CONVERGED
+    value, error = evaluate(carry.params, steps + 1)
+    return FitResult(
+        q=eqx.combine(carry.params, static),
+        elbo=value,
+        elbo_error=error,
+        status=status,
+        steps=step,
+        history=history.arrays(),
+        compile_seconds=compile_seconds,
+        target=target,
+        estimator=estimator,
+        estimator_state=carry.estimator,
+    )
+
+
+class _History:
+    """ELBO against steps and seconds of optimisation."""
+
+    def __init__(self, evaluate: Callable[[PyTree, int], tuple[float, float]]):
+        self.evaluate = evaluate
+        self.step: list[int] = []
+        self.seconds: list[float] = []
+        self.elbo: list[float] = []
+        self.error: list[float] = []
+
+    def add(self, step: int, seconds: float, params: PyTree) -> None:
+        """Evaluate after `seconds` more of optimisation."""
+        value, error = self.evaluate(params, step)
+        self.step.append(step)
+        self.seconds.append((self.seconds or [0.0])[-1] + seconds)
+        self.elbo.append(value)
+        self.error.append(error)
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The columns as arrays."""
+        return {
+            "step": np.asarray(self.step),
+            "seconds": np.asarray(self.seconds),
+            "elbo": np.asarray(self.elbo),
+            "elbo_error": np.asarray(self.error),
+        }
+
+
+@eqx.filter_jit
+def _run(
+    job: _Job, carry: _Carry, first: Int[Array, ""], last: Int[Array, ""]
+) -> tuple[_Carry, Bool[Array, ""]]:
+    """Steps first, ..., last - 1, and whether the parameters are finite after them."""
+    carry = jax.lax.fori_loop(first, last, lambda t, c: job.step(c, t), carry)
+    return carry, _finite(carry.params)
+
+
+@eqx.filter_jit
+def _replay(
+    job: _Job, carry: _Carry, first: Int[Array, ""], last: Int[Array, ""]
+) -> tuple[_Carry, Int[Array, ""]]:
+    """Run a chunk again up to its last finite parameters; also the number of steps that led there."""
+
+    def going(loop: tuple[Array, _Carry, _Carry]) -> Bool[Array, ""]:
+        t, _, ahead = loop
+        return (t < last) & _finite(ahead.params)
+
+    def move(loop: tuple[Array, _Carry, _Carry]) -> tuple[Array, _Carry, _Carry]:
+        t, _, ahead = loop
+        return t + 1, ahead, job.step(ahead, t + 1)
+
+    _, carry, _ = out = jax.lax.while_loop(going, move, (first, carry, job.step(carry, first)))
+    return carry, out[0]
+
+
+def _finite(params: PyTree) -> Bool[Array, ""]:
+    return jnp.all(jnp.stack([jnp.all(jnp.isfinite(x)) for x in jax.tree.leaves(params)]))
+
+
+def _span(first: int, last: int) -> tuple[Array, Array]:
+    return jnp.asarray(first, jnp.int32), jnp.asarray(last, jnp.int32)
+
+
+def _check_key(key: Any) -> None:
+    is_key = isinstance(key, jax.Array) and (
+        jnp.issubdtype(key.dtype, jax.dtypes.prng_key) or key.dtype == jnp.uint32
+    )
+    if not is_key:
+        raise TypeError(f"key must be a jax.random.key(seed); got {type(key).__name__}")

@@ -1,0 +1,25 @@
+"""Independent draws, the paper's choice."""
+
+from typing import Any
+
+from jaxtyping import Array, Float, Key, PyTree
+
+from ..bases import AbstractBase
+from .sampler import AbstractSampler
+
+
+class Iid(AbstractSampler):
+    """L independent draws."""
+
+    def draw(
+        self,
+        state: PyTree,
+        base: AbstractBase,
+        shape: tuple[int, int],
+        dtype: Any,
+        *,
+        key: Key[Array, ""],
+    ) -> Float[Array, "draws base"]:
+        """`shape[0]` independent draws."""
+        del state
+        return base.sample(shape, dtype, key=key)

@@ -1,0 +1,8 @@
+"""What is inferred: a log prior, a log likelihood and data."""
+
+from .bayesian_neural_network import BayesianNeuralNetwork
+from .hierarchical_poisson import HierarchicalPoisson
+from .logistic_regression import LogisticRegression
+from .target import Target
+
+__all__ = ["BayesianNeuralNetwork", "HierarchicalPoisson", "LogisticRegression", "Target"]

@@ -1,0 +1,186 @@
+"""The target of inference, f(z) = (N/B) sum_i log p(x_i | z) + log p(z) (the paper's eq. 8).
+
+`data` holds the B rows at hand and `size` is N, so a minibatch is the same target with fewer rows.
+"""
+
+from collections.abc import Callable
+from typing import Any, Self
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Float, Int, PyTree
+
+from .._checks import whole
+
+
+class Target(eqx.Module):
+    """An unnormalised log posterior: `log_prior(z)` plus `log_likelihood(z, data)` summed over rows.
+
+    `log_likelihood` gets one point and the rows (a pytree of arrays with a common leading axis) and
+    returns one value per row; it is left out for a density without data. `size` is the number of
+    rows the sum stands for, N; it defaults to the rows given. Points are flat vectors of length
+    `dim`, or pytrees shaped like `example`. Without either, the length is taken from the variational
+    family and checked when an estimator is initialised.
+    """
+
+    log_prior: Callable[..., Float[Array, ""]]
+    log_likelihood: Callable[..., Float[Array, " rows"]] | None
+    data: PyTree[Array]
+    size: int = eqx.field(static=True)
+    dim: int | None = eqx.field(static=True)
+    unravel: Callable[[Float[Array, " dim"]], PyTree] | None = eqx.field(static=True)
+
+    def __init__(
+        self,
+        log_prior: Callable[..., Any],
+        log_likelihood: Callable[..., Any] | None = None,
+        data: PyTree = None,
+        size: int | None = None,
+        *,
+        dim: int | None = None,
+        example: PyTree = None,
+    ):
+        for name, fn in (("log_prior", log_prior), ("log_likelihood", log_likelihood)):
+            if not callable(fn) and not (fn is None and name == "log_likelihood"):
+                raise TypeError(f"{name} must be a function; got {type(fn).__name__}")
+        if (log_likelihood is None) != (data is None):
+            given, missing = ("data", "log_likelihood") if data is not None else ("log_likelihood", "data")
+            raise ValueError(f"{given} was given without {missing}; give both, or neither")
+        if dim is not None and example is not None:
+            raise ValueError("give dim (points are vectors) or example (points are pytrees), not both")
+        self.unravel = None
+        if example is not None:
+            flat, self.unravel = ravel_pytree(example)
+            dim = flat.size
+        self.dim = None if dim is None else whole(dim, "dim", least=1)
+        self.log_prior = log_prior
+        self.log_likelihood = log_likelihood
+        self.data = _as_data(data)
+        rows = _rows(self.data)
+        self.size = rows if size is None else whole(size, "size", least=max(rows, 1))
+        if self.dim is not None:
+            self.check(self.dim)
+
+    @classmethod
+    def from_logdensity(
+        cls, fn: Callable[..., Any], dim: int | None = None, *, example: PyTree = None
+    ) -> Self:
+        """Make a target from an unnormalised log density of one point."""
+        if dim is None and example is None:
+            raise ValueError(
+                "say how long a point is: dim=5 for vectors, or example=pytree for pytrees shaped like it"
+            )
+        return cls(fn, dim=dim, example=example)
+
+    def log_density(self, z: Float[Array, " dim"]) -> Float[Array, ""]:
+        """f(z), with the rows at hand scaled up to `size`."""
+        point = self.point(z)
+        log_prior = self.log_prior(point)
+        if self.log_likelihood is None:
+            return log_prior
+        return log_prior + self.scale * jnp.sum(self.log_likelihood(point, self.data))
+
+    def log_density_in_blocks(self, z: Float[Array, " dim"], rows: int) -> Float[Array, ""]:
+        """`log_density`, with at most `rows` rows of data worked on at once."""
+        if self.rows <= rows:
+            return self.log_density(z)
+
+        def total(start: Int[Array, ""], count: int) -> Float[Array, ""]:
+            return jnp.sum(self.batch(start + jnp.arange(count)).log_likelihoods(z))
+
+        blocks, rest = divmod(self.rows, rows)
+        sums = jax.lax.map(lambda start: total(start, rows), rows * jnp.arange(blocks))
+        tail = total(jnp.asarray(rows * blocks), rest)
+        return self.log_prior(self.point(z)) + self.scale * (jnp.sum(sums) + tail)
+
+    def log_likelihoods(self, z: Float[Array, " dim"]) -> Float[Array, " rows"]:
+        """log p(x_i | z) for each row at hand, unscaled."""
+        if self.log_likelihood is None:
+            raise ValueError("this target has no data, so there is no likelihood of its rows")
+        return self.log_likelihood(self.point(z), self.data)
+
+    def point(self, z: Float[Array, " dim"]) -> PyTree:
+        """The flat vector `z` in the form that `log_prior` takes."""
+        return z if self.unravel is None else self.unravel(z)
+
+    @property
+    def rows(self) -> int:
+        """B, the number of rows at hand."""
+        return _rows(self.data)
+
+    @property
+    def scale(self) -> float:
+        """N / B."""
+        return self.size / self.rows
+
+    def batch(self, indices: Int[Array, " batch"]) -> Self:
+        """The same target seen through some of its rows (jit-able; `size` stays N)."""
+        return eqx.tree_at(lambda t: t.data, self, jax.tree.map(lambda x: x[indices], self.data))
+
+    def check_batch_size(self, batch_size: int) -> int:
+        """`batch_size` as an int, or a `ValueError` unless it is between 1 and the rows at hand."""
+        batch_size = whole(batch_size, "batch_size", least=1)
+        if self.rows == 0:
+            raise ValueError("batch_size was given, but this target has no data to take batches of")
+        if batch_size > self.rows:
+            raise ValueError(
+                f"batch_size is {batch_size} but there are only {self.rows} rows; "
+                f"use at most {self.rows}, or leave it out for the full data"
+            )
+        return batch_size
+
+    def check(self, dim: int) -> None:
+        """Raise unless points of length `dim` give a real scalar and one likelihood per row."""
+        if self.dim is not None and dim != self.dim:
+            raise ValueError(
+                f"the target has dim {self.dim} but the variational family has dim {dim}; "
+                f"make the family with dim={self.dim}"
+            )
+        z = jax.ShapeDtypeStruct((dim,), jnp.zeros(()).dtype)
+        _check_shape("log_prior", jax.tree_util.Partial(_prior, self), z, (), "a real scalar for one point")
+        if self.log_likelihood is not None:
+            advice = f"one real value per row, shape ({self.rows},)"
+            _check_shape("log_likelihood", self.log_likelihoods, z, (self.rows,), advice)
+
+
+def _prior(target: Target, z: Float[Array, " dim"]) -> Any:
+    return target.log_prior(target.point(z))
+
+
+def _check_shape(name: str, fn: Any, z: jax.ShapeDtypeStruct, shape: tuple[int, ...], wanted: str) -> None:
+    try:
+        out = jax.eval_shape(fn, z)
+    except Exception as error:
+        raise ValueError(
+            f"{name} failed on a point of dim {z.shape[0]}: {type(error).__name__}: {error}\n"
+            f"Check the dim that was given, and that {name} is written in jax.numpy."
+        ) from error
+    if not hasattr(out, "shape") or out.shape != shape or not jnp.issubdtype(out.dtype, jnp.floating):
+        got = f"{out.dtype}{list(out.shape)}" if hasattr(out, "shape") else type(out).__name__
+        raise ValueError(f"{name} must return {wanted}; on a point of dim {z.shape[0]} it returned {got}")
+
+
+def _as_data(data: PyTree) -> PyTree[Array]:
+    leaves = jax.tree_util.tree_leaves_with_path(data)
+    rows = {jax.tree_util.keystr(path) or "data": np.shape(x)[:1] for path, x in leaves}
+    if len(set(rows.values())) > 1 or () in rows.values() or (0,) in rows.values():
+        raise ValueError(f"every array in data needs the same, non-empty leading axis; got {rows}")
+    for path, leaf in leaves:
+        values = np.asarray(leaf)
+        bad = ~np.isfinite(values) if np.issubdtype(values.dtype, np.floating) else np.zeros(1, bool)
+        if bad.any():
+            name = jax.tree_util.keystr(path) or "data"
+            row = int(np.argwhere(bad)[0][0])
+            raise ValueError(
+                f"{name} has {int(bad.sum())} NaN or infinite values, the first in row {row}; "
+                "remove or impute these rows"
+            )
+    return jax.tree.map(jnp.asarray, data)
+
+
+def _rows(data: PyTree[Array]) -> int:
+    leaves = jax.tree.leaves(data)
+    return leaves[0].shape[0] if leaves else 0

@@ -1,0 +1,26 @@
+"""The contract of draw weights: w from the draws alone, summing to one."""
+
+import abc
+
+import equinox as eqx
+from jaxtyping import Array, Float
+
+from ..bases import AbstractBase
+
+
+class AbstractWeights(eqx.Module):
+    """Turns base draws into weights w; the gradient estimate is sum_l w_l phi_l."""
+
+    @property
+    @abc.abstractmethod
+    def biased(self) -> bool:
+        """Whether E sum_l w_l phi_l can differ from E phi."""
+
+    def refuses(self, draws: int, base: AbstractBase) -> str | None:
+        """Why these weights cannot be made; None if they can."""
+        del draws, base
+        return None
+
+    @abc.abstractmethod
+    def __call__(self, e: Float[Array, "draws base"], base: AbstractBase) -> Float[Array, " draws"]:
+        """The weights of the draws."""

@@ -6,14 +6,13 @@ with t, so results do not depend on how steps are cut into chunks, and a chunk c
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
-import numpy as np
 import optax
 from jaxtyping import Array, Bool, Int, Key, PyTree
 
@@ -23,8 +22,11 @@ from ._same import Recipe
 from .estimators import AbstractEstimator, estimator as by_name
 from .families import AbstractFamily
 from .metrics import elbo_with_error
-from .results import FitResult, Plateau, Status
+from .results import FitResult, History, Plateau, Status
 from .targets import Target
+
+
+Monitor = Callable[[AbstractFamily, PyTree, int], Mapping[str, float]]
 
 
 class _Keys(NamedTuple):
@@ -88,6 +90,8 @@ def fit(
     evaluate_every: int | None = None,
     evaluation_draws: int = 500,
     stop: Plateau | None = None,
+    seconds: float | None = None,
+    monitor: Monitor | None = None,
     progress: bool | None = None,
     key: Key[Array, ""],
 ) -> FitResult:
@@ -97,8 +101,10 @@ def fit(
     by default). `batch_size` rows are used per step, without replacement within an epoch and the same
     for all draws of the step. The ELBO on the full data is evaluated every `evaluate_every` steps
     (a hundredth of the run by default) with `evaluation_draws` draws; neither that nor compilation
-    counts in `history["seconds"]`. `stop=Plateau()` ends the run once the ELBO has stopped rising.
-    Ctrl-C ends it early and returns what has been reached.
+    counts in `history["seconds"]`. `stop=Plateau()` ends the run once the ELBO has stopped rising, and
+    `seconds` once that much time was spent on steps (looked at between chunks). `monitor(q, state,
+    step)` returns further columns of the history, also off the clock. Ctrl-C ends the run early and
+    returns what has been reached.
     """
     estimator = by_name(estimator) if isinstance(estimator, str) else estimator
     optimizer = optax.adam(1e-2) if optimizer is None else optimizer
@@ -115,17 +121,18 @@ def fit(
     job = _Job(target, static, estimator, Recipe(optimizer), batch_size, keys)
     carry = _Carry(params, optimizer.init(params), state, jnp.arange(target.rows))
 
-    def evaluate(params: PyTree, step: int) -> tuple[float, float]:
-        q = eqx.combine(params, static)
+    def evaluate(carry: _Carry, step: int) -> dict[str, float]:
+        q = eqx.combine(carry.params, static)
         draw = jr.fold_in(keys.evaluation, step)
         value, error = elbo_with_error(target, q, draws=evaluation_draws, key=draw)
-        return float(value), float(error)
+        more = {} if monitor is None else monitor(q, carry.estimator, step)
+        return {"elbo": float(value), "elbo_error": float(error), **more}
 
     began = time.perf_counter()
     jax.block_until_ready(_run(job, carry, *_span(0, 0)))
     compile_seconds = time.perf_counter() - began
-    history = _History(evaluate)
-    history.add(0, 0.0, params)
+    history = History()
+    history.add(0, 0.0, evaluate(carry, 0))
 
     status, step, verdict = Status.BUDGET, 0, Plateau() if stop is None else stop
     with progress_bar(steps, show=progress) as update:
@@ -134,25 +141,29 @@ def fit(
                 last = min(step + every, steps)
                 began = time.perf_counter()
                 after, finite = jax.block_until_ready(_run(job, carry, *_span(step, last)))
-                seconds = time.perf_counter() - began
+                spent = time.perf_counter() - began
                 if not finite:
                     carry, end = _replay(job, carry, *_span(step, last))
                     status, step = Status.NON_FINITE, int(end)
                     break
                 carry, step = after, last
-                history.add(step, seconds, carry.params)
-                update(step, history.elbo[-1])
-                if stop is not None and verdict.reached(history.elbo):
+                history.add(step, spent, evaluate(carry, step))
+                update(step, history["elbo"][-1])
+                if stop is not None and verdict.reached(history["elbo"]):
+                    break
+                if seconds is not None and history["seconds"][-1] >= seconds:
                     break
         except KeyboardInterrupt:
             status = Status.INTERRUPTED
-    if status is Status.BUDGET and verdict.reached(history.elbo):
+    if status is Status.BUDGET and verdict.reached(history["elbo"]):
         status = Status.CONVERGED
-    value, error = evaluate(carry.params, steps + 1)
+    q = eqx.combine(carry.params, static)
+    fresh = jr.fold_in(keys.evaluation, steps + 1)
+    value, error = elbo_with_error(target, q, draws=evaluation_draws, key=fresh)
     return FitResult(
-        q=eqx.combine(carry.params, static),
-        elbo=value,
-        elbo_error=error,
+        q=q,
+        elbo=float(value),
+        elbo_error=float(error),
         status=status,
         steps=step,
         history=history.arrays(),
@@ -161,34 +172,6 @@ def fit(
         estimator=estimator,
         estimator_state=carry.estimator,
     )
-
-
-class _History:
-    """ELBO against steps and seconds of optimisation."""
-
-    def __init__(self, evaluate: Callable[[PyTree, int], tuple[float, float]]):
-        self.evaluate = evaluate
-        self.step: list[int] = []
-        self.seconds: list[float] = []
-        self.elbo: list[float] = []
-        self.error: list[float] = []
-
-    def add(self, step: int, seconds: float, params: PyTree) -> None:
-        """Evaluate after `seconds` more of optimisation."""
-        value, error = self.evaluate(params, step)
-        self.step.append(step)
-        self.seconds.append((self.seconds or [0.0])[-1] + seconds)
-        self.elbo.append(value)
-        self.error.append(error)
-
-    def arrays(self) -> dict[str, np.ndarray]:
-        """The columns as arrays."""
-        return {
-            "step": np.asarray(self.step),
-            "seconds": np.asarray(self.seconds),
-            "elbo": np.asarray(self.elbo),
-            "elbo_error": np.asarray(self.error),
-        }
 
 
 @eqx.filter_jit

@@ -1,7 +1,8 @@
 """What a fit hands back, and the verdict on whether it has arrived."""
 
 import enum
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -56,12 +57,35 @@ class Plateau(eqx.Module):
         return bool(gain + error < self.nats)
 
 
+class History:
+    """Columns that grow by one evaluation at a time; columns may differ between evaluations."""
+
+    def __init__(self) -> None:
+        self._columns: dict[str, list[float]] = {"step": [], "seconds": []}
+
+    def __getitem__(self, name: str) -> list[float]:
+        return self._columns[name]
+
+    def add(self, step: int, seconds: float, values: Mapping[str, float]) -> None:
+        """Record `values` after `seconds` more of optimisation; a column left out holds NaN."""
+        before = self._columns["seconds"]
+        row = {**values, "step": step, "seconds": (before[-1] if before else 0.0) + seconds}
+        length = len(before)
+        for name in {*self._columns, *row}:
+            column = self._columns.setdefault(name, [math.nan] * length)
+            column.append(row.get(name, math.nan))
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The columns as arrays."""
+        return {name: np.asarray(column) for name, column in self._columns.items()}
+
+
 class FitResult(eqx.Module):
     """A fitted family and how it came about.
 
     `elbo` is a fresh evaluation of `q` on the full data with standard error `elbo_error`; `history`
     has arrays `step`, `seconds` (of optimisation: no compilation, no evaluation), `elbo` and
-    `elbo_error`.
+    `elbo_error`, and what the monitor added.
     """
 
     q: AbstractFamily

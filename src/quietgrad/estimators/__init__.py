@@ -1,7 +1,18 @@
 """Estimators of the ELBO gradient."""
 
+from .controlled import Controlled
 from .estimator import AbstractEstimator, Cost, Estimate
 from .pathwise import Pathwise
 from .registry import REGISTRY, estimator
+from .score_function import ScoreFunction
 
-__all__ = ["REGISTRY", "AbstractEstimator", "Cost", "Estimate", "Pathwise", "estimator"]
+__all__ = [
+    "REGISTRY",
+    "AbstractEstimator",
+    "Controlled",
+    "Cost",
+    "Estimate",
+    "Pathwise",
+    "ScoreFunction",
+    "estimator",
+]

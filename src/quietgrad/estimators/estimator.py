@@ -23,7 +23,7 @@ class Estimate(eqx.Module):
 
     grad: PyTree
     elbo: Float[Array, ""]
-    beta: Float[Array, "..."] | None = None
+    beta: PyTree = None
     cost: Cost = eqx.field(static=True, default=Cost(0))
 
 

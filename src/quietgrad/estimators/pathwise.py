@@ -66,7 +66,8 @@ class Pathwise(AbstractEstimator):
     @property
     def biased(self) -> bool:
         """Whether a part is biased."""
-        return self.weights.biased or (self.surrogate is not None and self.surrogate.biased)
+        weighted = self.weights.biased(independent=self.sampler.independent)
+        return weighted or (self.surrogate is not None and self.surrogate.biased)
 
     def supports(self, target: Target, q: AbstractFamily) -> str | None:
         """The first objection that a part has."""
@@ -74,7 +75,7 @@ class Pathwise(AbstractEstimator):
             self.sampler.refuses(self.draws, q.base, q.base_dim)
             or self.weights.refuses(self.draws, q.base)
             or self.entropy.refuses(q)
-            or (self.surrogate and self.surrogate.refuses(target, q))
+            or (self.surrogate and self.surrogate.refuses(target, q, self.draws))
         )
 
     def _init(self, target: Target, q: AbstractFamily) -> PathwiseState:
@@ -98,6 +99,7 @@ class Pathwise(AbstractEstimator):
         control, surrogate = self.surrogate.control(
             state.surrogate, target, q, e, path, slope, key=key_surrogate
         )
-        grad = path.pull_back(slope - control.slope, w)
-        grad = jax.tree.map(jnp.add, grad, control.mean)
+        cotangent = slope if control.slope is None else slope - control.slope
+        grad = jax.tree.map(jnp.add, path.pull_back(cotangent, w), control.shift)
+        cost = cost._replace(hessian_products=self.surrogate.hessian_products(q, self.draws))
         return Estimate(grad, elbo, control.beta, cost), state._replace(surrogate=surrogate)

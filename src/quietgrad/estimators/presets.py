@@ -1,14 +1,133 @@
 """Named estimators: each one a combination of parts."""
 
+from typing import Literal
+
+from .._checks import lookup
+from ..control_variates import Descent, Ensemble, QuadraticColumn, SteinColumns, TaylorColumn
 from ..entropy import AbstractEntropy
+from ..surrogates import InSampleBeta, LaggedBeta, QuadCV, Quadratic, QuadraticFlow, Taylor
+from ..surrogates.quadratic_model import Symmetric, Unsymmetrised
+from ..surrogates.taylor import SCALES
+from ..weights import GradientDescent, Polynomial, Ridge, Stein
+from .controlled import Controlled
 from .pathwise import Pathwise
+from .score_function import ScoreFunction
+
+Entropy = AbstractEntropy | str
 
 
-def nocv(*, draws: int = 10, entropy: AbstractEntropy | str = "sampled") -> Pathwise:
+def nocv(*, draws: int = 10, entropy: Entropy = "sampled") -> Pathwise:
     """NoCV: the plain pathwise estimator."""
     return Pathwise(draws=draws, entropy=entropy)
 
 
 def stl(*, draws: int = 10) -> Pathwise:
-    """STL: independent draws without the explicit score of q."""
+    """STL: independent draws without the explicit score of q (sticking the landing)."""
     return Pathwise(draws=draws, entropy="stl")
+
+
+def zvcv_gd(
+    *,
+    draws: int = 10,
+    order: int = 1,
+    steps: int | Literal["converge"] = 4,
+    rate: float = 1e-3,
+    entropy: Entropy = "sampled",
+) -> Pathwise:
+    """ZVCV-GD: Stein control variates fitted by a few gradient steps on the same draws (Ng & Wei)."""
+    weights = Stein(Polynomial(order), GradientDescent(steps, rate), "in-sample")
+    return Pathwise(draws=draws, weights=weights, entropy=entropy)
+
+
+def zvcv(
+    *, draws: int = 50, order: int = 1, penalty: float = 0.5, entropy: Entropy = "sampled"
+) -> Pathwise:
+    """ZVCV: Stein control variates by leave-one-out ridge regression; unbiased."""
+    weights = Stein(Polynomial(order), Ridge(penalty), "leave-one-out")
+    return Pathwise(draws=draws, weights=weights, entropy=entropy)
+
+
+def quadcv(
+    *,
+    draws: int = 10,
+    rate: float = 1e-2,
+    beta: Literal["lagged", "in-sample"] = "lagged",
+    per_block: bool = False,
+    symmetric: bool = True,
+    extra_draws: int = 100,
+    entropy: Entropy = "sampled",
+) -> Pathwise:
+    """QuadCV: a learned quadratic with closed-form means, or estimated ones for flows (Geffner & Domke)."""
+    coefficient = lookup({"lagged": LaggedBeta, "in-sample": InSampleBeta}, beta, "beta")(
+        per_block=per_block
+    )
+    curvature = Symmetric() if symmetric else Unsymmetrised()
+    surrogate = QuadCV(
+        Quadratic(coefficient, curvature, rate=rate),
+        QuadraticFlow(coefficient, curvature, extra_draws=extra_draws, rate=rate),
+    )
+    return Pathwise(draws=draws, surrogate=surrogate, entropy=entropy)
+
+
+def taylor(
+    *,
+    draws: int = 10,
+    scale: Literal["exact", "leave-one-out", "none"] = "exact",
+    entropy: Entropy = "closed",
+) -> Pathwise:
+    """Taylor: the target's second-order expansion at the mean of q (Miller et al. 2017)."""
+    part = lookup(SCALES, scale, "scale part")()
+    return Pathwise(draws=draws, surrogate=Taylor(part), entropy=entropy)
+
+
+def zvcv_gd_literal(
+    *, draws: int = 10, order: int = 1, steps: int = 4, rate: float = 1e-3
+) -> Controlled:
+    """ZVCV-GD with its inner loop written out: slow, the oracle of `zvcv-gd`."""
+    return Controlled(
+        SteinColumns(Polynomial(order)),
+        criterion="least-squares",
+        solver=Descent(steps, rate),
+        source="same",
+        per_dimension=True,
+        draws=draws,
+    )
+
+
+def quadcv_literal(*, draws: int = 10, rate: float = 1e-2) -> Controlled:
+    """QuadCV with per-draw gradients and closed entropy: slow, the oracle of `quadcv`."""
+    return Controlled(
+        QuadraticColumn(Quadratic(rate=rate)),
+        criterion="squared-norm",
+        solver="ridge",
+        source="earlier",
+        entropy="closed",
+        draws=draws,
+    )
+
+
+def ensemble(*, draws: int = 10) -> Controlled:
+    """Ensemble: Taylor and learned quadratic together, combined by earlier steps (Geffner & Domke 2018)."""
+    return Controlled(
+        Ensemble((TaylorColumn(), QuadraticColumn())),
+        criterion="squared-norm",
+        solver="ridge",
+        source="earlier",
+        draws=draws,
+    )
+
+
+def score(*, draws: int = 10) -> ScoreFunction:
+    """Score function: values of the target only, no control variate."""
+    return ScoreFunction(draws=draws)
+
+
+def score_loo(*, draws: int = 10) -> ScoreFunction:
+    """Score function with the other draws' mean as baseline."""
+    return ScoreFunction(baseline="leave-one-out", draws=draws)
+
+
+def score_stein(*, draws: int = 10, order: int = 1, penalty: float = 0.5) -> ScoreFunction:
+    """Score function with Stein control variates by leave-one-out ridge."""
+    weights = Stein(Polynomial(order), Ridge(penalty), "leave-one-out")
+    return ScoreFunction(weights=weights, draws=draws)

@@ -11,6 +11,16 @@ from .estimator import AbstractEstimator
 REGISTRY: dict[str, Callable[..., AbstractEstimator]] = {
     "nocv": presets.nocv,
     "stl": presets.stl,
+    "zvcv-gd": presets.zvcv_gd,
+    "zvcv": presets.zvcv,
+    "quadcv": presets.quadcv,
+    "taylor": presets.taylor,
+    "ensemble": presets.ensemble,
+    "score": presets.score,
+    "score-loo": presets.score_loo,
+    "score-stein": presets.score_stein,
+    "zvcv-gd-literal": presets.zvcv_gd_literal,
+    "quadcv-literal": presets.quadcv_literal,
 }
 
 

@@ -5,7 +5,7 @@ Every method takes one draw or one point; callers use `jax.vmap`.
 """
 
 import abc
-from typing import Any, Self
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -23,7 +23,7 @@ class AbstractFamily(eqx.Module):
 
     @classmethod
     @abc.abstractmethod
-    def init(cls, dim: int, *, key: Key[Array, ""]) -> Self:
+    def init(cls, dim: int, *, key: Key[Array, ""]) -> "AbstractFamily":
         """A random start, as in the paper's experiments."""
 
     @property
@@ -93,14 +93,16 @@ class Invertible(eqx.Module):
 class HasMoments(eqx.Module):
     """A location-scale family: known mean and covariance, and a path with orthogonal rows.
 
-    For z = mu + (scale) e with one parameter per entry of the scale, the Jacobian J = dz/dlambda has
-    orthogonal rows, so <J'a, J'b> = sum_i m_i a_i b_i with m = `path_metric(e)`. That gives inner
-    products of per-draw gradients without the gradients.
+    For z = loc + (scale) e with one parameter per entry of the scale, the Jacobian J = dz/dlambda has
+    orthogonal rows, block by block: <J'a, J'b> = sum_i m_i a_i b_i with m from `path_metrics(e)`. That
+    gives inner products of per-draw gradients without the gradients.
     """
 
-    @abc.abstractmethod
+    loc: eqx.AbstractVar[Float[Array, " dim"]]
+
     def mean(self) -> Float[Array, " dim"]:
         """E z."""
+        return self.loc
 
     @abc.abstractmethod
     def variance(self) -> Float[Array, " dim"]:
@@ -111,5 +113,9 @@ class HasMoments(eqx.Module):
         """Cov(z) v, without forming the covariance."""
 
     @abc.abstractmethod
+    def path_metrics(self, e: Float[Array, " base"]) -> dict[str, Float[Array, " dim"]]:
+        """The diagonal of J J' at the draw e, for each block of parameters by its field's name."""
+
     def path_metric(self, e: Float[Array, " base"]) -> Float[Array, " dim"]:
-        """The diagonal of J J' at the draw e."""
+        """The diagonal of J J' at the draw e, for all parameters."""
+        return sum(self.path_metrics(e).values(), jnp.zeros((), e.dtype))

@@ -3,12 +3,10 @@
 The triangle is one packed vector, so that every parameter is free and counted once.
 """
 
-from typing import Self
-
 import jax.numpy as jnp
 import jax.random as jr
 from jax.scipy.linalg import solve_triangular
-from jaxtyping import Array, Float, Key
+from jaxtyping import Array, Float, Key, Num
 
 from .._checks import whole
 from ..bases import AbstractBase, Normal
@@ -25,7 +23,7 @@ class FullRank(AbstractFamily, HasEntropy, HasMoments, Invertible):
     @classmethod
     def init(
         cls, dim: int, *, key: Key[Array, ""], spread: float = 0.5, base: AbstractBase = Normal()
-    ) -> Self:
+    ) -> "FullRank":
         """loc and log diagonal ~ N(0, spread^2) as in the mean-field start; no correlation."""
         dim = whole(dim, "dim", least=1)
         loc, log_diagonal = spread * jr.normal(key, (2, dim))
@@ -73,10 +71,6 @@ class FullRank(AbstractFamily, HasEntropy, HasMoments, Invertible):
         """log det C plus the base's entropy."""
         return jnp.sum(self.log_diagonal()) + self.dim * self.base.entropy
 
-    def mean(self) -> Float[Array, " dim"]:
-        """mu."""
-        return self.loc
-
     def variance(self) -> Float[Array, " dim"]:
         """Squared row lengths of C times the base's variance."""
         return self.base.variance * jnp.sum(self.scale() ** 2, axis=1)
@@ -86,10 +80,11 @@ class FullRank(AbstractFamily, HasEntropy, HasMoments, Invertible):
         scale = self.scale()
         return self.base.variance * (scale @ (scale.T @ v))
 
-    def path_metric(self, e: Float[Array, " base"]) -> Float[Array, " dim"]:
-        """1 (from mu) + sum_{j<i} e_j^2 (from C_ij) + (C_ii e_i)^2 (from log C_ii)."""
+    def path_metrics(self, e: Float[Array, " base"]) -> dict[str, Float[Array, " dim"]]:
+        """1, and sum_{j<i} e_j^2 (from C_ij) + (C_ii e_i)^2 (from log C_ii)."""
         below = jnp.cumsum(e**2) - e**2
-        return 1 + below + (jnp.exp(self.log_diagonal()) * e) ** 2
+        scale = below + (jnp.exp(self.log_diagonal()) * e) ** 2
+        return {"loc": jnp.ones_like(e), "packed": scale}
 
 
 def _pack(matrix: Float[Array, "dim dim"]) -> Float[Array, " triangle"]:
@@ -101,7 +96,7 @@ def _pack(matrix: Float[Array, "dim dim"]) -> Float[Array, " triangle"]:
     return jnp.zeros(rows.size, matrix.dtype).at[index[rows, columns]].set(matrix[rows, columns])
 
 
-def _unpack(packed: Float[Array, " triangle"], dim: int) -> Float[Array, "dim dim"]:
+def _unpack(packed: Num[Array, " triangle"], dim: int) -> Num[Array, "dim dim"]:
     # Reading `packed` and its reverse as one (dim, dim) array puts every entry once in the lower
     # triangle: slices and a reversal only, where a scatter would be slow.
     return jnp.tril(jnp.concatenate([packed[dim:], packed[::-1]]).reshape(dim, dim))

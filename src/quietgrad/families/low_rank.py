@@ -5,8 +5,6 @@ With A = F / sigma, M = I + A'A = C C' and u = A'e_d - e_f, the density follows 
 The plain Woodbury form subtracts numbers of size |z - mu|^2 / sigma^2, which float32 cannot hold.
 """
 
-from typing import Self
-
 import jax.numpy as jnp
 import jax.random as jr
 from jax.scipy.linalg import cho_solve, solve_triangular
@@ -25,7 +23,7 @@ class LowRank(AbstractFamily, HasEntropy, HasMoments):
     factor: Float[Array, "dim rank"]
 
     @classmethod
-    def init(cls, dim: int, *, key: Key[Array, ""], rank: int = 5, spread: float = 0.5) -> Self:
+    def init(cls, dim: int, *, key: Key[Array, ""], rank: int = 5, spread: float = 0.5) -> "LowRank":
         """All parameters ~ N(0, spread^2); a zero factor would be a stationary point."""
         key_diag, key_factor = jr.split(key)
         dim, rank = whole(dim, "dim", least=1), whole(rank, "rank", least=1)
@@ -87,10 +85,6 @@ class LowRank(AbstractFamily, HasEntropy, HasMoments):
         """(d (1 + log 2 pi) + log det Sigma) / 2."""
         return self.dim * self.base.entropy + self._half_log_det(self._capacitance()[1])
 
-    def mean(self) -> Float[Array, " dim"]:
-        """mu."""
-        return self.loc
-
     def variance(self) -> Float[Array, " dim"]:
         """sigma^2 plus the squared length of each row of F."""
         return jnp.exp(2 * self.log_std) + jnp.sum(self.factor**2, axis=1)
@@ -99,9 +93,11 @@ class LowRank(AbstractFamily, HasEntropy, HasMoments):
         """(sigma^2 + F F') v."""
         return jnp.exp(2 * self.log_std)[:, None] * v + self.factor @ (self.factor.T @ v)
 
-    def path_metric(self, e: Float[Array, " base"]) -> Float[Array, " dim"]:
-        """1 (from mu) + (sigma e_d)^2 (from log sigma) + |e_f|^2 (from a row of F)."""
-        return 1 + (jnp.exp(self.log_std) * e[: self.dim]) ** 2 + jnp.sum(e[self.dim :] ** 2)
+    def path_metrics(self, e: Float[Array, " base"]) -> dict[str, Float[Array, " dim"]]:
+        """1, (sigma e_d)^2, and |e_f|^2 for a row of F."""
+        one = jnp.ones_like(self.loc)
+        scale = (jnp.exp(self.log_std) * e[: self.dim]) ** 2
+        return {"loc": one, "log_std": scale, "factor": one * jnp.sum(e[self.dim :] ** 2)}
 
     def _capacitance(self) -> tuple[Float[Array, "dim rank"], Float[Array, "rank rank"]]:
         scaled = self.factor * jnp.exp(-self.log_std)[:, None]

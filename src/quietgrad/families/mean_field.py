@@ -1,7 +1,5 @@
 """Mean-field location-scale family, z = mu + sigma * e (the paper's diagonal Gaussian)."""
 
-from typing import Self
-
 import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, Key
@@ -25,7 +23,7 @@ class MeanField(AbstractFamily, HasEntropy, HasMoments, Invertible):
     @classmethod
     def init(
         cls, dim: int, *, key: Key[Array, ""], spread: float = 0.5, base: AbstractBase = Normal()
-    ) -> Self:
+    ) -> "MeanField":
         """Both parameters ~ N(0, spread^2), the paper's start."""
         loc, log_std = spread * jr.normal(key, (2, whole(dim, "dim", least=1)))
         return cls(loc, log_std, base)
@@ -62,10 +60,6 @@ class MeanField(AbstractFamily, HasEntropy, HasMoments, Invertible):
         """Sum of the log scales plus the base's entropy."""
         return jnp.sum(self.log_std) + self.dim * self.base.entropy
 
-    def mean(self) -> Float[Array, " dim"]:
-        """mu."""
-        return self.loc
-
     def variance(self) -> Float[Array, " dim"]:
         """sigma^2 times the base's variance."""
         return self.base.variance * jnp.exp(2 * self.log_std)
@@ -74,6 +68,6 @@ class MeanField(AbstractFamily, HasEntropy, HasMoments, Invertible):
         """diag(sigma^2) v."""
         return self.variance()[:, None] * v
 
-    def path_metric(self, e: Float[Array, " base"]) -> Float[Array, " dim"]:
-        """1 (from mu) + (sigma e)^2 (from log sigma)."""
-        return 1 + (jnp.exp(self.log_std) * e) ** 2
+    def path_metrics(self, e: Float[Array, " base"]) -> dict[str, Float[Array, " dim"]]:
+        """1 and (sigma e)^2."""
+        return {"loc": jnp.ones_like(e), "log_std": (jnp.exp(self.log_std) * e) ** 2}

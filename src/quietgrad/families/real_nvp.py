@@ -4,8 +4,6 @@ The paper's flow bounds each coordinate's log scale by one (tanh), so it cannot 
 scales are far from one; `AffineRealNVP` adds a learned shift and scale of every coordinate at the end.
 """
 
-from typing import Self
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -22,11 +20,11 @@ HIDDEN_WIDTHS = (8, 16, 16)
 class Network(eqx.Module):
     """A ReLU network with a linear last layer."""
 
-    weights: tuple[Float[Array, "into out"], ...]
-    biases: tuple[Float[Array, " out"], ...]
+    weights: tuple[Float[Array, "_ _"], ...]
+    biases: tuple[Float[Array, " _"], ...]
 
     @classmethod
-    def init(cls, inputs: int, outputs: int, widths: tuple[int, ...], *, key: Key[Array, ""]) -> Self:
+    def init(cls, inputs: int, outputs: int, widths: tuple[int, ...], *, key: Key[Array, ""]) -> "Network":
         """Glorot normal weights and zero biases."""
         sizes = (inputs, *widths, outputs)
         glorot = jax.nn.initializers.glorot_normal()
@@ -104,7 +102,7 @@ class RealNVP(AbstractFlow):
         couplings: int = 2,
         widths: tuple[int, ...] = HIDDEN_WIDTHS,
         base: AbstractBase = Normal(),
-    ) -> Self:
+    ) -> "RealNVP":
         """Glorot normal networks, the paper's start."""
         return cls(_couplings(dim, couplings, widths, key=key), dim, base)
 
@@ -125,7 +123,7 @@ class AffineRealNVP(AbstractFlow):
         couplings: int = 2,
         widths: tuple[int, ...] = HIDDEN_WIDTHS,
         base: AbstractBase = Normal(),
-    ) -> Self:
+    ) -> "AffineRealNVP":
         """The same couplings as `RealNVP.init` with this key, then the identity."""
         layers = _couplings(dim, couplings, widths, key=key)
         return cls((*layers, ShiftScale.identity(dim)), dim, base)

@@ -16,6 +16,11 @@ from .sampler import AbstractSampler
 class Antithetic(AbstractSampler):
     """L/2 independent draws and their mirror images; needs an even L and a symmetric base."""
 
+    @property
+    def independent(self) -> bool:
+        """A draw knows its mirror image."""
+        return False
+
     def refuses(self, draws: int, base: AbstractBase, dim: int) -> str | None:
         """Pairs need an even number of draws."""
         del base, dim

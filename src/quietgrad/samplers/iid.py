@@ -11,6 +11,11 @@ from .sampler import AbstractSampler
 class Iid(AbstractSampler):
     """L independent draws."""
 
+    @property
+    def independent(self) -> bool:
+        """Always."""
+        return True
+
     def draw(
         self,
         state: PyTree,

@@ -12,6 +12,11 @@ from ..bases import AbstractBase
 class AbstractSampler(eqx.Module):
     """Makes the draws of a step. Each draw by itself has the base distribution, so means are unbiased."""
 
+    @property
+    @abc.abstractmethod
+    def independent(self) -> bool:
+        """Whether the draws of a step are independent of each other, as cross-fitting needs."""
+
     def refuses(self, draws: int, base: AbstractBase, dim: int) -> str | None:
         """Why this sampler cannot make `draws` draws of `dim` coordinates; None if it can."""
         del draws, base, dim

@@ -1,7 +1,28 @@
 """Surrogates: functions like the target whose mean under q is known, subtracted and added back."""
 
+from .coefficient import AbstractCoefficient, InSampleBeta, LaggedBeta
+from .quadratic import Quadratic
+from .quadratic_flow import QuadraticFlow
+from .quadcv import QuadCV
 from .surrogate import AbstractSurrogate, Control
+from .taylor import Taylor
 
-REGISTRY: dict[str, type[AbstractSurrogate]] = {}
+REGISTRY: dict[str, type[AbstractSurrogate]] = {
+    "quadcv": QuadCV,
+    "quadratic": Quadratic,
+    "quadratic-flow": QuadraticFlow,
+    "taylor": Taylor,
+}
 
-__all__ = ["REGISTRY", "AbstractSurrogate", "Control"]
+__all__ = [
+    "REGISTRY",
+    "AbstractCoefficient",
+    "AbstractSurrogate",
+    "Control",
+    "InSampleBeta",
+    "LaggedBeta",
+    "QuadCV",
+    "Quadratic",
+    "QuadraticFlow",
+    "Taylor",
+]

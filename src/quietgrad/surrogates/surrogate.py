@@ -1,4 +1,8 @@
-"""The contract of a surrogate f~ of the integrand: subtract beta f~ at the draws, add beta E f~ back."""
+"""The contract of a surrogate f~ of the integrand: subtract beta f~ at the draws, add beta E f~ back.
+
+The integrand f is the target's log density, minus log q when the entropy mode sticks the landing:
+what the surrogate must follow is the gradient `integrand_slope`.
+"""
 
 import abc
 from typing import NamedTuple
@@ -14,13 +18,13 @@ from ..targets import Target
 class Control(NamedTuple):
     """What a surrogate does to one step.
 
-    `slope` is beta grad f~(z_l), taken from the cotangents of the draws; `mean` is beta times the
-    gradient with respect to lambda of E f~, added after the pull back.
+    `slope`: beta grad f~(z_l), taken from the cotangents of the draws (None for nothing). `shift`: what
+    is added to the gradient after the pull back, for a scalar beta beta grad_lambda E f~.
     """
 
-    slope: Float[Array, "draws dim"]
-    mean: PyTree
-    beta: Float[Array, "..."]
+    slope: Float[Array, "draws dim"] | None
+    shift: PyTree
+    beta: PyTree
 
 
 class AbstractSurrogate(eqx.Module):
@@ -31,10 +35,15 @@ class AbstractSurrogate(eqx.Module):
     def biased(self) -> bool:
         """Whether the estimate's mean can differ from the gradient."""
 
-    def refuses(self, target: Target, q: AbstractFamily) -> str | None:
+    def refuses(self, target: Target, q: AbstractFamily, draws: int) -> str | None:
         """Why this surrogate cannot be used on the pair; None if it can."""
-        del target, q
+        del target, q, draws
         return None
+
+    def hessian_products(self, q: AbstractFamily, draws: int) -> int:
+        """Hessian-vector products of the target that a step takes."""
+        del q, draws
+        return 0
 
     @abc.abstractmethod
     def init(self, target: Target, q: AbstractFamily) -> PyTree:
@@ -52,4 +61,9 @@ class AbstractSurrogate(eqx.Module):
         *,
         key: Key[Array, ""],
     ) -> tuple[Control, PyTree]:
-        """The control for draws with integrand gradients `slope`, and the state for the next step."""
+        """The control for draws with target gradients `slope`, and the state for the next step."""
+
+
+def integrand_slope(path: Path, slope: Float[Array, "draws dim"]) -> Float[Array, "draws dim"]:
+    """The gradient at the points of what is pulled back: grad f, and the mode's own drift."""
+    return slope if path.drift is None else slope + path.drift

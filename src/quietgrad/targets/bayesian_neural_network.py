@@ -39,7 +39,7 @@ class BayesianNeuralNetwork(eqx.Module):
     def predict(self, z: Float[Array, " dim"], x: Float[Array, "rows inputs"]) -> Float[Array, " rows"]:
         """The network's output for each row of `x`."""
         first, bias, second, last = jnp.split(z[2:], self._cuts)
-        hidden = jax.nn.relu(x @ first.reshape(self.inputs, self.hidden) + bias)
+        hidden = jax.nn.relu(x @ first.reshape(self.inputs, self.hidden) + bias[None])
         return hidden @ second + last[0]
 
     def target(self, x: Float[Array, "rows inputs"], y: Float[Array, " rows"]) -> Target:

@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -67,7 +67,7 @@ class Target(eqx.Module):
     @classmethod
     def from_logdensity(
         cls, fn: Callable[..., Any], dim: int | None = None, *, example: PyTree = None
-    ) -> Self:
+    ) -> "Target":
         """Make a target from an unnormalised log density of one point."""
         if dim is None and example is None:
             raise ValueError(
@@ -116,7 +116,7 @@ class Target(eqx.Module):
         """N / B."""
         return self.size / self.rows
 
-    def batch(self, indices: Int[Array, " batch"]) -> Self:
+    def batch(self, indices: Int[Array, " batch"]) -> "Target":
         """The same target seen through some of its rows (jit-able; `size` stays N)."""
         return eqx.tree_at(lambda t: t.data, self, jax.tree.map(lambda x: x[indices], self.data))
 

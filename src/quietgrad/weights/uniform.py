@@ -10,9 +10,9 @@ from .weights import AbstractWeights
 class Uniform(AbstractWeights):
     """w_l = 1/L."""
 
-    @property
-    def biased(self) -> bool:
+    def biased(self, *, independent: bool) -> bool:
         """Never."""
+        del independent
         return False
 
     def __call__(self, e: Float[Array, "draws base"], base: AbstractBase) -> Float[Array, " draws"]:

@@ -11,10 +11,9 @@ from ..bases import AbstractBase
 class AbstractWeights(eqx.Module):
     """Turns base draws into weights w; the gradient estimate is sum_l w_l phi_l."""
 
-    @property
     @abc.abstractmethod
-    def biased(self) -> bool:
-        """Whether E sum_l w_l phi_l can differ from E phi."""
+    def biased(self, *, independent: bool) -> bool:
+        """Whether E sum_l w_l phi_l can differ from E phi, for draws that are independent or not."""
 
     def refuses(self, draws: int, base: AbstractBase) -> str | None:
         """Why these weights cannot be made; None if they can."""

@@ -1,0 +1,90 @@
+"""The command line: arguments and exit codes, nothing else. jax is imported when a command runs."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import cyclopts
+
+from ._version import __version__
+
+app = cyclopts.App(
+    name="quietgrad",
+    help="Variational inference with low-noise gradients.",
+    version=__version__,
+)
+
+
+@app.command
+def fit(
+    task: str,
+    *,
+    family: str = "mean-field",
+    estimator: str = "stl",
+    draws: int | None = None,
+    steps: int = 5000,
+    learning_rate: float | None = None,
+    seed: int = 0,
+    json: Annotated[Path | None, cyclopts.Parameter(name="--json")] = None,
+) -> int:
+    """Fit a variational family to one of the built-in tasks and print what was reached.
+
+    Parameters
+    ----------
+    task
+        A name from `quietgrad list`.
+    family
+        The variational family.
+    estimator
+        The gradient estimator.
+    draws
+        Draws per step; the estimator's own default if left out.
+    steps
+        Optimisation steps.
+    learning_rate
+        Adam's step size; the paper's for this task and family if left out.
+    seed
+        Seed of the initial point, the draws and the minibatches.
+    json
+        Also write the result and its history to this file.
+    """
+    from .commands.fit import fit_task
+
+    return fit_task(
+        task,
+        family=family,
+        estimator=estimator,
+        draws=draws,
+        steps=steps,
+        learning_rate=learning_rate,
+        seed=seed,
+        json_path=json,
+    )
+
+
+@app.command(name="list")
+def list_names() -> int:
+    """List tasks, families and estimators, with a line on each."""
+    from .commands.catalogue import print_catalogue
+
+    return print_catalogue()
+
+
+@app.command
+def info() -> int:
+    """Print versions, machine and data sources: what to put into a bug report."""
+    from .commands.catalogue import print_info
+
+    return print_info()
+
+
+def main() -> None:
+    """Run the command and exit: 0 done, 1 ran but did not succeed, 2 misuse, 130 interrupted."""
+    try:
+        sys.exit(app(result_action="return_value"))
+    except (ValueError, TypeError, FileNotFoundError, ImportError) as error:
+        print(f"quietgrad: {error}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        print("quietgrad: interrupted", file=sys.stderr)
+        sys.exit(130)

@@ -1,0 +1,128 @@
+"""The paper's sections 2 and 3 taken literally: explicit gradients, columns and coefficients."""
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Key, PyTree
+
+from .. import control_variates as room
+from .. import entropy as entropies
+from .. import samplers
+from .._checks import part, whole
+from ..control_variates.control_variate import take_sample
+from ..control_variates.solvers import apply
+from ..entropy.mode import split
+from ..families import AbstractFamily
+from ..targets import Target
+from .estimator import AbstractEstimator, Cost, Estimate
+
+
+class ControlledState(NamedTuple):
+    """State of the parts."""
+
+    sampler: PyTree
+    control_variate: PyTree
+    source: PyTree
+
+
+class Controlled(AbstractEstimator):
+    """h = mean_l [phi_l + C(e_l) beta] with explicit per-draw gradients (draws x params).
+
+    `per_dimension` gives every parameter its own coefficients (the paper's section 3.1). Cost of a step:
+    `draws` gradients of the target (twice that with held-out draws), a backward pass for each draw and
+    (draws x params x columns) numbers. Meant for research and as an oracle, not for speed. Biased
+    exactly when beta is fitted on the same draws.
+    """
+
+    control_variate: room.AbstractControlVariate
+    criterion: room.AbstractCriterion
+    solver: room.AbstractSolver
+    source: room.AbstractSource
+    sampler: samplers.AbstractSampler
+    entropy: entropies.AbstractEntropy
+    per_dimension: bool = eqx.field(static=True)
+    draws: int = eqx.field(static=True)
+
+    def __init__(
+        self,
+        control_variate: room.AbstractControlVariate | str,
+        *,
+        criterion: room.AbstractCriterion | str = "least-squares",
+        solver: room.AbstractSolver | str = "exact",
+        source: room.AbstractSource | str = "same",
+        per_dimension: bool = False,
+        sampler: samplers.AbstractSampler | str = "iid",
+        entropy: entropies.AbstractEntropy | str = "sampled",
+        draws: int = 10,
+    ):
+        def pick(given: Any, registry: Any, cls: type, kind: str) -> Any:
+            return part(given, registry, cls, kind)
+
+        cls = room.AbstractControlVariate
+        self.control_variate = pick(control_variate, room.REGISTRY, cls, "control variate")
+        self.criterion = pick(criterion, room.CRITERIA, room.AbstractCriterion, "criterion")
+        self.solver = pick(solver, room.SOLVERS, room.AbstractSolver, "solver")
+        self.source = pick(source, room.SOURCES, room.AbstractSource, "source")
+        self.sampler = pick(sampler, samplers.REGISTRY, samplers.AbstractSampler, "sampler")
+        self.entropy = pick(entropy, entropies.REGISTRY, entropies.AbstractEntropy, "entropy")
+        self.per_dimension = per_dimension
+        self.draws = whole(draws, "draws", least=2)
+
+    @property
+    def biased(self) -> bool:
+        """When beta comes from the same draws."""
+        return self.source.biased
+
+    def supports(self, target: Target, q: AbstractFamily) -> str | None:
+        """The first objection that a part has."""
+        return (
+            self.sampler.refuses(self.draws, q.base, q.base_dim)
+            or self.entropy.refuses(q)
+            or self.source.refuses(self.solver)
+            or self.control_variate.refuses(target, q)
+        )
+
+    def _init(self, target: Target, q: AbstractFamily) -> ControlledState:
+        state = self.control_variate.init(target, q)
+        phi, columns = jax.eval_shape(
+            lambda s: self._draw(target, q, self.sampler.init(self.draws, q.base_dim), s, jr.key(0))[1:],
+            state,
+        )
+        source = self.source.init(
+            phi.shape[1], columns.shape[2], phi.dtype, shared=not self.per_dimension
+        )
+        return ControlledState(self.sampler.init(self.draws, q.base_dim), state, source)
+
+    def step(
+        self, target: Target, q: AbstractFamily, state: ControlledState, *, key: Key[Array, ""]
+    ) -> tuple[Estimate, ControlledState]:
+        """Draw, fit beta, adjust."""
+        keys = jr.split(key, 2 + self.source.extra_sets)
+        draws = [self._draw(target, q, state.sampler, state.control_variate, k) for k in keys[:-1]]
+        shared = not self.per_dimension
+        sets = [(phi, columns) for _, phi, columns in draws]
+        beta, source = self.source.beta(
+            state.source, self.criterion, self.solver, sets, shared=shared
+        )
+        sample, phi, columns = draws[0]
+        adjusted = phi + apply(columns, beta)
+        learned = self.control_variate.update(
+            state.control_variate, target, q, sample, key=keys[-1]
+        )
+        restore = ravel_pytree(split(q)[0])[1]
+        cost = Cost(gradients=self.draws * len(draws))
+        estimate = Estimate(restore(jnp.mean(adjusted, axis=0)), jnp.mean(sample.value), beta, cost)
+        return estimate, ControlledState(state.sampler, learned, source)
+
+    def _draw(
+        self, target: Target, q: AbstractFamily, sampler: PyTree, state: PyTree, key: Key[Array, ""]
+    ) -> tuple[room.Sample, Array, Array]:
+        shape = (self.draws, q.base_dim)
+        e = self.sampler.draw(sampler, q.base, shape, q.dtype, key=key)
+        sample = take_sample(target, q, self.entropy, e)
+        columns = self.control_variate.columns(state, target, q, sample, key=jr.fold_in(key, 1))
+        return sample, sample.phi, columns

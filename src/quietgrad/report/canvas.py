@@ -1,0 +1,129 @@
+"""Panels, legends and files: what all matplotlib figures of a report have in common."""
+
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
+
+from .curves import Curve
+from .names import Style, label_name
+
+SETTINGS: dict[str, Any] = {
+    "font.size": 10,
+    "axes.titlesize": 10.5,
+    "axes.grid": True,
+    "grid.color": "#e2e2e2",
+    "grid.linewidth": 0.6,
+    "axes.axisbelow": True,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "lines.linewidth": 1.6,
+    "legend.frameon": False,
+    "pdf.fonttype": 42,
+}
+WIDTH, HEIGHT = 3.1, 2.35
+DPI = 130
+AXES = {"step": "iteration", "seconds": "seconds of optimisation"}
+
+
+def grid(
+    titles: Sequence[str], rows: Sequence[str], *, share_y: Literal["col", "row", "all"] = "col"
+) -> tuple[Figure, np.ndarray]:
+    """A figure with a column for each title and a row for each row label."""
+    size = (max(WIDTH * len(titles), 1.6 * WIDTH), HEIGHT * len(rows) + 0.75)
+    figure = Figure(figsize=size, layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots(len(rows), len(titles), squeeze=False, sharey=share_y)
+    for axis, title in zip(axes[0], titles, strict=True):
+        axis.set_title(plain(title))
+    for axis, label in zip(axes[:, 0], rows, strict=True):
+        axis.set_ylabel(plain(label))
+    return figure, axes
+
+
+def plain(text: str) -> str:
+    """Text that matplotlib prints as it is, without reading mathematics into it."""
+    return text.replace("$", r"\$")
+
+
+def line(
+    axis: Axes, curve: Curve, x: str, statistic: str, style: Style, *, band: bool = True
+) -> None:
+    """A curve with the range over its repetitions behind it."""
+    across = curve.x(x)
+    if band and curve.reps > 1:
+        axis.fill_between(across, curve.low, curve.high, color=style.colour, alpha=0.13, lw=0)
+    marker = "o" if len(across) == 1 else None
+    middle = curve.middle(statistic)
+    axis.plot(across, middle, color=style.colour, ls=style.dash, marker=marker)
+
+
+def finish_axis(axis: Axes, x: str | None) -> None:
+    """Few, plain tick labels; and the name of the x axis unless it is None."""
+    axis.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
+    axis.xaxis.set_major_formatter(FuncFormatter(_tick))
+    if axis.get_yscale() == "linear":
+        axis.yaxis.set_major_locator(MaxNLocator(5))
+        axis.ticklabel_format(axis="y", style="plain", useOffset=False)
+    else:
+        axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=8))
+        axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axis.yaxis.set_minor_locator(NullLocator())
+    if x is not None:
+        axis.set_xlabel(AXES[x])
+
+
+def _tick(value: float, _: int | None) -> str:
+    return f"{value / 1000:g}k" if abs(value) >= 1000 else f"{value:g}"
+
+
+def nothing(axis: Axes, text: str = "no finished run") -> None:
+    """Say in an empty panel why it is empty."""
+    axis.text(0.5, 0.5, text, ha="center", va="center", color="#777777", transform=axis.transAxes)
+    axis.set_xticks([])
+
+
+def log_scale(axis: Axes, curves: Iterable[np.ndarray]) -> None:
+    """A logarithmic y axis if the values span more than a factor of five."""
+    values = np.concatenate([np.ones(1), *curves])
+    values = values[np.isfinite(values) & (values > 0)]
+    if np.max(values) > 5 * np.min(values):
+        axis.set_yscale("log")
+
+
+def legend(figure: Figure, styles: Mapping[str, Style], shown: Iterable[str], note: str) -> None:
+    """The estimators below the panels, and a note on how to read them."""
+    labels = [label for label in styles if label in set(shown)]
+    handles = [
+        Line2D([], [], color=styles[label].colour, ls=styles[label].dash, lw=2) for label in labels
+    ]
+    columns = max(1, min(len(labels), int(figure.get_figwidth() / 2)))
+    figure.legend(
+        handles,
+        [plain(label_name(label)) for label in labels],
+        loc="outside lower center",
+        ncols=columns,
+        title=note,
+        title_fontsize=9,
+    )
+
+
+def save(figure: Figure, stem: Path) -> bytes:
+    """Write `stem`.pdf and `stem`.png, and return the PNG."""
+    picture = io.BytesIO()
+    with mpl.rc_context(SETTINGS):
+        # Arranging the panels is the slow part: once is enough for both files.
+        figure.draw_without_rendering()
+        figure.set_layout_engine("none")
+        figure.savefig(stem.with_suffix(".pdf"), metadata={"CreationDate": None})
+        figure.savefig(picture, format="png", dpi=DPI)
+    stem.with_suffix(".png").write_bytes(picture.getvalue())
+    return picture.getvalue()

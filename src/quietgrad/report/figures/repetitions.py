@@ -1,0 +1,99 @@
+"""The full-batch BNN with a mean-field Gaussian, each repetition by itself: a column for each."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from matplotlib.figure import Figure
+
+from ...study.records import Record
+from .. import canvas
+from ..curves import curve, decay, late_limits
+from ..names import styles, task_name
+from ..study import Study
+from .plan import Plan
+
+TASKS = ("redwine", "diabetes")
+ZOOM = {"redwine": (-145.0, -135.0)}
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One of the four figures. `early` shows the whole climb, otherwise the end of it."""
+
+    name: str
+    title: str
+    column: str
+    axis: str
+    early: bool = False
+
+
+KINDS = (
+    Kind("elbo", "ELBO", "elbo", "ELBO (nats)"),
+    Kind("variance-ratio", "Variance ratio", "variance_ratio", "variance ratio"),
+    Kind("lppd", "Test lppd", "lppd", "test lppd (nats)", early=True),
+    Kind("lppd-zoom", "Test lppd, zoomed in", "lppd", "test lppd (nats)"),
+)
+
+
+def repetitions(study: Study) -> list[Plan]:
+    """ELBO, variance ratio, test lppd, and test lppd from close up."""
+    task = next((task for task in TASKS if task in study.tasks()), TASKS[0])
+    runs = [r for r in study.main if (r.cell.task, r.cell.family) == (task, "mean-field")]
+    made = []
+    for kind in KINDS:
+        drawable = curve(runs, kind.column) is not None
+        reason = f"{kind.column} was not evaluated on {task}" if runs else _absent()
+        made.append(
+            Plan(
+                f"repetitions-{kind.name}",
+                f"{kind.title} of each repetition, {task_name(task)}, mean-field",
+                "Each column is one repetition with its own initial point, the same for all estimators. "
+                + ("Lower is better." if kind.column == "variance_ratio" else "Higher is better."),
+                None,
+                (lambda k=kind: _draw(study, runs, k)) if drawable else None,
+                "" if drawable else reason,
+            )
+        )
+    return made
+
+
+def _absent() -> str:
+    return f"no finished mean-field run on {' or '.join(TASKS)}"
+
+
+def _draw(study: Study, runs: Sequence[Record], kind: Kind) -> Figure:
+    looks, draws = styles(study.done), sorted({run.cell.draws for run in runs})
+    reps = sorted({run.cell.rep for run in runs})
+    factor = decay(runs) if kind.column == "elbo" else 0.0
+    titles = [f"repetition {place + 1}" for place, _ in enumerate(reps)]
+    figure, axes = canvas.grid(titles, [f"L = {count}\n{kind.axis}" for count in draws], share_y="all")
+    if kind.column == "variance_ratio":
+        canvas.log_scale(axes[0, 0], [run.column("variance_ratio") for run in runs])
+    shown: set[str] = set()
+    for place, rep in enumerate(reps):
+        column = [run for run in runs if run.cell.rep == rep]
+        for row, count in enumerate(draws):
+            axis, here = axes[row, place], [run for run in column if run.cell.draws == count]
+            lines = [(run.cell.label, curve([run], kind.column, factor)) for run in here]
+            known = {label: one for label, one in lines if one is not None}
+            shown |= known.keys()
+            for label in (label for label in looks if label in known):
+                canvas.line(axis, known[label], "step", "median", looks[label])
+            canvas.finish_axis(axis, "step" if row == len(draws) - 1 else None)
+            if not known:
+                canvas.nothing(axis)
+    limits = _limits(runs, kind, factor)
+    if limits is not None:
+        axes[0, 0].set_ylim(*limits)
+    note = f"moving average with factor {factor:g}" if factor else "not smoothed"
+    canvas.legend(figure, looks, shown, note)
+    return figure
+
+
+def _limits(runs: Sequence[Record], kind: Kind, factor: float) -> tuple[float, float] | None:
+    if kind.column == "variance_ratio" or kind.early:
+        return None
+    if kind.column == "lppd" and runs[0].cell.task in ZOOM:
+        return ZOOM[runs[0].cell.task]
+    lines = [curve([run], kind.column, factor) for run in runs]
+    return late_limits([one.median for one in lines if one is not None])

@@ -1,0 +1,116 @@
+"""The layout of the paper's main figures: a column for each task, a row for each number of draws."""
+
+from collections.abc import Callable
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from .. import canvas
+from ..curves import STATISTICS, Curve, curve, decay, late_limits
+from ..names import FAMILIES, family_name, in_order, styles, task_name
+from ..study import Study
+from .plan import Plan
+
+PAPER_FAMILIES = ("mean-field", "real-nvp", "low-rank")
+
+Panel = Callable[[Axes, dict[str, Curve], str], None]
+
+
+def plans(
+    study: Study, kind: str, title: str, caption: str, draw: Callable[[str, str], Figure], column: str
+) -> list[Plan]:
+    """A plan for each family, in the study or in the paper, with medians and with means."""
+    made = []
+    for family in in_order([*PAPER_FAMILIES, *study.families()], FAMILIES):
+        runs = [run for run in study.main if run.cell.family == family]
+        reason = f"no finished run with {family}"
+        if runs and curve(runs, column) is None:
+            reason = f"{column} was not evaluated in the runs with {family}"
+        drawable = curve(runs, column) is not None
+        few = drawable and max(run.cell.rep for run in runs) - min(r.cell.rep for r in runs) < 2
+        for statistic in STATISTICS:
+            if few and statistic == "mean":
+                drawable, reason = False, "the same as with medians: there are at most two repetitions"
+            made.append(
+                Plan(
+                    f"{kind}-{family}-{statistic}",
+                    f"{title}, {family_name(family)} ({statistic}s)",
+                    caption.format(statistic=statistic),
+                    statistic,
+                    (lambda f=family, s=statistic: draw(f, s)) if drawable else None,
+                    "" if drawable else reason,
+                )
+            )
+    return made
+
+
+def elbo_grid(study: Study, family: str, x: str, statistic: str) -> Figure:
+    """The ELBO against iterations or seconds."""
+    factor = decay(study.main)
+    limits = {}
+    for task in study.tasks():
+        runs = [r for r in study.main if (r.cell.family, r.cell.task) == (family, task)]
+        found = _curves(study, runs, "elbo", factor).values()
+        limits[task] = late_limits([one.middle(statistic) for one in found])
+
+    def panel(axis: Axes, curves: dict[str, Curve], task: str) -> None:
+        looks = styles(study.done)
+        for label, one in curves.items():
+            canvas.line(axis, one, x, statistic, looks[label])
+        if limits[task] is not None:
+            axis.set_ylim(*limits[task])
+
+    note = f"{statistic} and range over repetitions; moving average with factor {factor:g}"
+    return _grid(study, family, "ELBO (nats)", x, panel, "elbo", factor, note)
+
+
+def ratio_grid(study: Study, family: str, statistic: str) -> Figure:
+    """The variance ratio against iterations."""
+    looks = styles(study.done)
+
+    def panel(axis: Axes, curves: dict[str, Curve], _: str) -> None:
+        canvas.log_scale(axis, [one.middle(statistic) for one in curves.values()])
+        for label, one in curves.items():
+            if label != "nocv":
+                canvas.line(axis, one, "step", statistic, looks[label], band=False)
+        plain = looks.get("nocv")
+        axis.axhline(1.0, color=plain.colour if plain else "#444444", lw=1.2)
+
+    note = f"{statistic} over repetitions; NoCV is 1 by definition"
+    return _grid(study, family, "variance ratio", "step", panel, "variance_ratio", 0.0, note)
+
+
+def _grid(
+    study: Study, family: str, what: str, x: str, panel: Panel, column: str, factor: float, note: str
+) -> Figure:
+    runs = [run for run in study.main if run.cell.family == family]
+    tasks = in_order((run.cell.task for run in runs), study.tasks())
+    draws = sorted({run.cell.draws for run in runs})
+    rows = [f"L = {count}\n{what}" for count in draws]
+    figure, axes = canvas.grid([task_name(task) for task in tasks], rows)
+    shown: set[str] = {"nocv"} if column == "variance_ratio" else set()
+    for row, count in enumerate(draws):
+        for place, task in enumerate(tasks):
+            axis = axes[row, place]
+            here = [r for r in runs if (r.cell.task, r.cell.draws) == (task, count)]
+            curves = {
+                label: one
+                for label in styles(here)
+                if (one := curve([r for r in here if r.cell.label == label], column, factor))
+            }
+            shown |= curves.keys()
+            panel(axis, curves, task)
+            canvas.finish_axis(axis, x if row == len(draws) - 1 else None)
+            if not curves:
+                canvas.nothing(axis)
+    canvas.legend(figure, styles(study.done), shown, note)
+    return figure
+
+
+def _curves(study: Study, runs: list, column: str, factor: float) -> dict[tuple[str, int], Curve]:
+    keys = {(run.cell.label, run.cell.draws) for run in runs}
+    found = {
+        key: curve([r for r in runs if (r.cell.label, r.cell.draws) == key], column, factor)
+        for key in sorted(keys)
+    }
+    return {key: one for key, one in found.items() if one is not None}

@@ -1,0 +1,1 @@
+"""Studies: a grid of cells, run, stored and judged."""

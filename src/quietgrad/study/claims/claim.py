@@ -1,0 +1,87 @@
+"""A claim of the paper, judged: what was measured, how surely, and what follows.
+
+A claim is a conjunction of parts. It holds if all parts hold, it does not if one part does not, and
+otherwise the records cannot tell.
+"""
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+class Verdict(enum.StrEnum):
+    """What the records say about a claim."""
+
+    HOLDS = "holds"
+    DOES_NOT = "does not"
+    CANNOT_TELL = "cannot tell"
+
+
+@dataclass(frozen=True)
+class Part:
+    """One measurable statement within a claim: the verdict on it, the number behind it, and why.
+
+    `reps` is set where `uncertainty` is an interval over repetitions.
+    """
+
+    verdict: Verdict
+    why: str
+    value: str = ""
+    uncertainty: str = ""
+    reps: int = 0
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A line of the claims table, all of it text to print.
+
+    `value`, `uncertainty` and `why` put together what the `parts` say one by one.
+    """
+
+    number: int
+    text: str
+    how: str
+    value: str
+    uncertainty: str
+    verdict: Verdict
+    why: str
+    parts: tuple[Part, ...] = ()
+
+
+def missing(what: str) -> Part:
+    """A part that cannot be judged because there are no records for it."""
+    return Part(Verdict.CANNOT_TELL, f"not judged: {what}")
+
+
+def conclude(number: int, text: str, how: str, parts: Sequence[Part], *remarks: str) -> Claim:
+    """The claim that consists of `parts`; `remarks` (empty ones are left out) end its `why`."""
+    verdicts = {part.verdict for part in parts}
+    if Verdict.DOES_NOT in verdicts:
+        verdict = Verdict.DOES_NOT
+    elif Verdict.CANNOT_TELL in verdicts or not parts:
+        verdict = Verdict.CANNOT_TELL
+    else:
+        verdict = Verdict.HOLDS
+    return Claim(
+        number,
+        text,
+        how,
+        value="; ".join(part.value for part in parts if part.value) or "nothing measured",
+        uncertainty=_uncertainty(parts),
+        verdict=verdict,
+        why=". ".join(_sentence(text) for text in (*(p.why for p in parts), *remarks) if text) + ".",
+        parts=tuple(parts),
+    )
+
+
+def _uncertainty(parts: Sequence[Part]) -> str:
+    known = "; ".join(part.uncertainty for part in parts if part.uncertainty)
+    reps = sorted({part.reps for part in parts if part.reps > 1})
+    if not reps:
+        return known or "none"
+    count = str(reps[0]) if len(reps) == 1 else f"{reps[0]} to {reps[-1]}"
+    return f"{known} (90% intervals over {count} repetitions)"
+
+
+def _sentence(text: str) -> str:
+    return text[0].upper() + text[1:]

@@ -1,0 +1,168 @@
+"""Claims 9 and 10: does the picture depend on the Gaussian family, or on how runs are averaged?"""
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from ..records import Record
+from ..summary import late_variance_ratio, settled
+from .claim import Claim, Part, Verdict, conclude, missing
+from .evidence import DRAWS, ESTIMATORS, Evidence, Match, Setting
+from .interval import Interval, mean
+from .measures import late_elbo, seconds_per_step
+
+Contrast = tuple[str, str, str, Callable[[Record], float]]
+
+
+def _log_time(record: Record) -> float:
+    return math.log(seconds_per_step(record))
+
+
+def _log_ratio(record: Record) -> float:
+    ratio = late_variance_ratio(record)
+    return math.log(ratio) if ratio > 0 else math.nan
+
+
+CONTRASTS: tuple[Contrast, ...] = (
+    ("late ELBO", "nocv", "quadcv", late_elbo),
+    ("late ELBO", "nocv", "zvcv-gd", late_elbo),
+    ("step time", "nocv", "quadcv", _log_time),
+    ("variance ratio", "zvcv-gd", "quadcv", _log_ratio),
+)
+LEAST = 4
+SAME = 0.75
+
+
+def rank_five(evidence: Evidence) -> Claim:
+    """Claim 9."""
+    agree, differ = [], []
+    for model, _, draws in evidence.settings("nocv", families=["mean-field"]):
+        for what, first, second, measure in CONTRASTS:
+            sides = [
+                _contrast(evidence.match((model, family, draws), first, second), measure)
+                for family in ("mean-field", "low-rank")
+            ]
+            signs = [_sign(side) for side in sides if side is not None]
+            if len(signs) == 2 and all(signs):
+                name = f"{what} of {second} against {first} on {evidence.task(model)}, L = {draws}"
+                (agree if signs[0] == signs[1] else differ).append(name)
+    total = len(agree) + len(differ)
+    if total < LEAST:
+        parts = [
+            missing(
+                f"{total} comparisons are clear for both mean-field and low-rank, {LEAST} are needed "
+                "(more repetitions or longer runs make them clear)"
+            )
+        ]
+    else:
+        share = len(agree) / total
+        verdict = Verdict.HOLDS if share >= SAME else Verdict.DOES_NOT
+        other = f"; not the same: {', '.join(differ)}" if differ else ""
+        parts = [
+            Part(
+                verdict if share >= SAME or share <= 0.5 else Verdict.CANNOT_TELL,
+                f"{len(agree)} of {total} clear comparisons go the same way{other}",
+                f"{len(agree)} of {total} alike",
+                "each comparison is clear at 90% for both families",
+            )
+        ]
+    return conclude(
+        9,
+        "Rank-5 Gaussian: the same picture as for mean-field.",
+        "For each task and L: late ELBO of QuadCV and of ZVCV-GD against NoCV, step time of QuadCV "
+        "against NoCV, late variance ratio of QuadCV against ZVCV-GD. Of those whose sign is clear "
+        f"(90% interval over paired repetitions) for both families, at least {SAME:.0%} must agree; "
+        "half or less refutes it.",
+        parts,
+        evidence.stand_ins(),
+    )
+
+
+def _contrast(pairs: Sequence[Match], measure: Callable[[Record], float]) -> Interval | None:
+    differences = [measure(second) - measure(first) for first, second in pairs]
+    known = [value for value in differences if math.isfinite(value)]
+    return mean(known) if known else None
+
+
+def _sign(interval: Interval) -> int:
+    return (interval.low > 0) - (interval.high < 0)
+
+
+def medians_and_means(evidence: Evidence) -> Claim:
+    """Claim 10."""
+    settings = evidence.settings(*ESTIMATORS, draws=DRAWS)
+    grids = [_grid(evidence, setting) for setting in settings]
+    grids = [grid for grid in grids if grid is not None]
+    reps = min((grid.shape[1] for grid in grids), default=0)
+    if reps < 3:
+        have = f"there are {reps}" if grids else "there are no comparable runs"
+        parts = [missing(f"needs three or more repetitions of the paper's estimators, {have}")]
+    else:
+        parts = [_same_order(grids), _spread(grids)]
+    return conclude(
+        10,
+        "Medians and means tell the same story; initialisation moves trajectories a lot.",
+        "Settled ELBO (median of three evaluations) at a quarter, half, three quarters and the end of "
+        "each run. Same story: medians and means over repetitions put two estimators in the same order "
+        "in at least 90% of the comparisons in which they are more than half a nat apart by either; "
+        "below 75% refutes it. Initialisation: at a quarter of the run, the range over repetitions is "
+        "larger than the range over the estimators' medians, in more than half of the settings.",
+        parts,
+        evidence.tested(settings),
+        evidence.stand_ins(),
+    )
+
+
+def _grid(evidence: Evidence, setting: Setting) -> np.ndarray | None:
+    """Settled ELBO by estimator, repetition and quarter of the run."""
+    matches = evidence.match(setting, *ESTIMATORS)
+    values = [[_quarters(run) for run in match] for match in matches]
+    grid = np.array(values, float).swapaxes(0, 1)
+    return grid if np.all(np.isfinite(grid)) else None
+
+
+def _quarters(record: Record) -> list[float]:
+    elbo = settled(record.column("elbo"))
+    if len(elbo) < 4:
+        return [math.nan] * 4
+    return [float(elbo[round((len(elbo) - 1) * quarter / 4)]) for quarter in range(1, 5)]
+
+
+def _same_order(grids: Sequence[np.ndarray]) -> Part:
+    same = total = 0
+    for grid in grids:
+        medians, means = np.median(grid, axis=1), np.mean(grid, axis=1)
+        for first in range(len(grid)):
+            for second in range(first):
+                by_median, by_mean = (m[first] - m[second] for m in (medians, means))
+                clear = np.maximum(abs(by_median), abs(by_mean)) > 0.5
+                same += int(np.sum(clear & (np.sign(by_median) == np.sign(by_mean))))
+                total += int(np.sum(clear))
+    if total == 0:
+        return Part(Verdict.HOLDS, "no two estimators are half a nat apart by either", "no gaps")
+    share = same / total
+    verdict = Verdict.HOLDS if share >= 0.9 else Verdict.CANNOT_TELL
+    return Part(
+        Verdict.DOES_NOT if share < 0.75 else verdict,
+        f"medians and means agree in {same} of {total} comparisons",
+        f"{share:.0%} alike",
+        f"{same} of {total}",
+    )
+
+
+def _spread(grids: Sequence[np.ndarray]) -> Part:
+    factors = []
+    for grid in grids:
+        early = grid[:, :, 0]
+        over_reps = float(np.median(np.ptp(early, axis=1)))
+        over_estimators = float(np.ptp(np.median(early, axis=1)))
+        factors.append(over_reps / max(over_estimators, 1e-9))
+    larger, middle = sum(factor > 1 for factor in factors), float(np.median(factors))
+    return Part(
+        Verdict.HOLDS if larger > len(factors) / 2 else Verdict.DOES_NOT,
+        f"early on, repetitions differ more than estimators in {larger} of {len(factors)} settings "
+        f"(median factor {middle:.2g})",
+        f"spread {middle:.2g}x",
+        f"{larger} of {len(factors)}",
+    )

@@ -1,0 +1,119 @@
+"""The records that claims are judged by: the paper's estimators on the paper's models.
+
+Where a study has no run on the paper's data, the embedded task with the same kind of model stands in
+for it, and the claim says so.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from ..records import Record
+from ..summary import Arrival, finished, time_to_target
+
+ESTIMATORS = ("nocv", "zvcv-gd", "quadcv")
+TITLES = {"nocv": "NoCV", "zvcv-gd": "ZVCV-GD", "quadcv": "QuadCV"}
+FAMILIES = ("mean-field", "low-rank", "real-nvp")
+GAUSSIANS = ("mean-field", "low-rank")
+DRAWS = (10, 50)
+
+# The models of the paper: its data first, then what stands in for it.
+LOGISTIC = ("a1a", "breast-cancer")
+POISSON = ("frisk", "counts")
+NETWORK_BATCHES = ("redwine-mini", "diabetes-mini")
+NETWORK = ("redwine", "diabetes")
+MODELS = (LOGISTIC, POISSON, NETWORK_BATCHES, NETWORK)
+NETWORKS = (NETWORK_BATCHES, NETWORK)
+
+# Within so many nats of the best, an ELBO is "respectable" (the paper does not give a number).
+RESPECTABLE = 10.0
+
+Model = tuple[str, str]
+Setting = tuple[Model, str, int]
+Match = tuple[Record, ...]
+
+
+class Evidence:
+    """Finished records with an ELBO, looked up by model, family, label and draws, and paired by repetition."""
+
+    def __init__(self, records: Iterable[Record]) -> None:
+        self._runs: dict[tuple[str, str, str, str, int], dict[int, Record]] = {}
+        for record in finished(records):
+            cell = record.cell
+            if not np.any(np.isfinite(record.column("elbo"))):
+                continue
+            key = (cell.group, cell.task, cell.family, cell.label, cell.draws)
+            self._runs.setdefault(key, {})[cell.rep] = record
+        self._tasks = {key[1] for key in self._runs}
+        self._respectable: dict[str, Arrival] | None = None
+
+    def task(self, model: Model) -> str | None:
+        """The paper's data set if the study has it, else its stand-in, else None."""
+        return next((task for task in model if task in self._tasks), None)
+
+    def models(self, models: Sequence[Model] = MODELS) -> list[Model]:
+        """Those models for which there is a task."""
+        return [model for model in models if self.task(model) is not None]
+
+    def stand_ins(self, models: Sequence[Model] = MODELS) -> str:
+        """A sentence that names the tasks which stand in for the paper's, or nothing."""
+        pairs = [(self.task(model), model[0]) for model in models]
+        swaps = [f"{task} for {name}" for task, name in pairs if task not in (None, name)]
+        return f"judged on stand-ins for the paper's data: {', '.join(swaps)}" if swaps else ""
+
+    def tested(self, settings: Iterable[Setting]) -> str:
+        """A sentence that names the tasks and families in these settings."""
+        families: dict[str, dict[str, None]] = {}
+        for model, family, _ in settings:
+            families.setdefault(str(self.task(model)), {})[family] = None
+        tasks: dict[str, list[str]] = {}
+        for task, names in families.items():
+            tasks.setdefault(", ".join(names), []).append(task)
+        places = "; ".join(f"{', '.join(names)} ({family})" for family, names in tasks.items())
+        return f"measured on {places}" if places else ""
+
+    def match(self, setting: Setting, *labels: str, group: str = "main") -> list[Match]:
+        """The records of these labels in the repetitions that all of them have."""
+        model, family, draws = setting
+        return self.join(*((model, family, label, draws) for label in labels), group=group)
+
+    def join(self, *runs: tuple[Model, str, str, int], group: str = "main") -> list[Match]:
+        """As `match`, for runs of different models, families or draws."""
+        found = [
+            self._runs.get((group, str(self.task(model)), family, label, draws), {})
+            for model, family, label, draws in runs
+        ]
+        common = set.intersection(*(set(by_rep) for by_rep in found)) if found else set()
+        return [tuple(by_rep[rep] for by_rep in found) for rep in sorted(common)]
+
+    def settings(
+        self,
+        *labels: str,
+        models: Sequence[Model] = MODELS,
+        families: Sequence[str] = FAMILIES,
+        draws: Sequence[int] = DRAWS,
+    ) -> list[Setting]:
+        """Where all these labels were run, in some repetition."""
+        every = ((m, f, d) for m in self.models(models) for f in families for d in draws)
+        return [setting for setting in every if self.match(setting, *labels)]
+
+    def respectable(self, record: Record) -> Arrival:
+        """When a record of the paper's estimators came near the best that these reached."""
+        if self._respectable is None:
+            ours = [
+                record
+                for (group, _, _, label, _), runs in self._runs.items()
+                if group == "main" and label in ESTIMATORS
+                for record in runs.values()
+            ]
+            arrivals = time_to_target(ours, nats=RESPECTABLE)
+            self._respectable = {arrival.record.cell.name: arrival for arrival in arrivals}
+        return self._respectable[record.cell.name]
+
+
+def by_rep(values: Iterable[tuple[int, float]]) -> dict[int, list[float]]:
+    """Numbers collected by their repetition."""
+    collected: dict[int, list[float]] = {}
+    for rep, value in values:
+        collected.setdefault(rep, []).append(value)
+    return collected

@@ -1,0 +1,98 @@
+"""The learned quadratic of QuadCV (Geffner & Domke 2020): f~(z) = b'(z - z0) + (z - z0)'B(z - z0)/2.
+
+B = exp(s) (diag(D) + sym(U V')), fitted to the gradients of the integrand seen so far.
+"""
+
+import abc
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import optax
+from jaxtyping import Array, Float
+
+from ..families import HasMoments
+
+
+class Coefficients(NamedTuple):
+    """The quadratic's parameters v: gradient b at z0, and B in factored form."""
+
+    linear: Float[Array, " dim"]
+    diagonal: Float[Array, " dim"]
+    left: Float[Array, "dim rank"]
+    right: Float[Array, "dim rank"]
+    log_scale: Float[Array, ""]
+
+
+class Curvature(eqx.Module):
+    """How B is made from the factors."""
+
+    @abc.abstractmethod
+    def fitted(
+        self, v: Coefficients, offset: Float[Array, "draws dim"]
+    ) -> Float[Array, "draws dim"]:
+        """b + B offset as the fit sees it."""
+
+
+class Symmetric(Curvature):
+    """The fit sees the symmetric B that the control variate uses."""
+
+    def fitted(
+        self, v: Coefficients, offset: Float[Array, "draws dim"]
+    ) -> Float[Array, "draws dim"]:
+        """b + B offset."""
+        return slope(v, offset)
+
+
+class Unsymmetrised(Curvature):
+    """The fit sees diag(D) + U V', as in the earlier code: valid, but a worse fit."""
+
+    def fitted(
+        self, v: Coefficients, offset: Float[Array, "draws dim"]
+    ) -> Float[Array, "draws dim"]:
+        """b + exp(s) (D * offset + U V' offset)."""
+        bent = offset * v.diagonal[None, :] + (offset @ v.right) @ v.left.T
+        return v.linear[None, :] + jnp.exp(v.log_scale) * bent
+
+
+def start(dim: int, rank: int, dtype: Any, seed: int) -> Coefficients:
+    """b = 0, s = 1 and small random D, U, V, as in the earlier code."""
+    keys = jr.split(jr.key(seed), 3)
+    shapes = [(dim,), (dim, rank), (dim, rank)]
+    small = [1e-3 * jr.normal(k, shape, dtype) for k, shape in zip(keys, shapes, strict=True)]
+    return Coefficients(jnp.zeros(dim, dtype), *small, jnp.ones((), dtype))
+
+
+def slope(v: Coefficients, offset: Float[Array, "draws dim"]) -> Float[Array, "draws dim"]:
+    """grad f~ = b + B (z - z0), with the symmetric B."""
+    low = (offset @ v.right) @ v.left.T + (offset @ v.left) @ v.right.T
+    bent = offset * v.diagonal[None, :] + 0.5 * low
+    return v.linear[None, :] + jnp.exp(v.log_scale) * bent
+
+
+def mean_value(v: Coefficients, q: HasMoments) -> Float[Array, ""]:
+    """E f~ up to a constant, around z0 = E z held fixed: b'E z + tr(B Cov z) / 2.
+
+    Its gradient is that of E f~, because the term (E z - z0)'B(E z - z0) is flat at z0.
+    """
+    trace = v.diagonal @ q.variance() + jnp.sum(v.left * q.covariance_matmul(v.right))
+    return v.linear @ q.mean() + 0.5 * jnp.exp(v.log_scale) * trace
+
+
+def learn(
+    v: Coefficients,
+    memory: optax.OptState,
+    optimizer: optax.GradientTransformation,
+    curvature: Curvature,
+    offset: Float[Array, "draws dim"],
+    goal: Float[Array, "draws dim"],
+) -> tuple[Coefficients, optax.OptState]:
+    """One optimiser step on mean |b + B (z - z0) - grad f|^2 over the draws just used."""
+
+    def loss(v: Coefficients) -> Float[Array, ""]:
+        return jnp.sum((curvature.fitted(v, offset) - goal) ** 2) / offset.shape[0]
+
+    updates, memory = optimizer.update(jax.grad(loss)(v), memory, v)
+    return jax.tree.map(jnp.add, v, updates), memory

@@ -1,0 +1,218 @@
+"""Taylor control variate (Miller et al. 2017): the target's second-order expansion at the mean of q.
+
+grad f~(z) = grad f(mu) + H (z - mu) through Hessian-vector products; coefficient one. Its mean for the
+location is grad f(mu); for the scale it needs the curvature against the covariance, tr(H Cov z).
+"""
+
+import abc
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Key, PyTree
+
+from ..entropy import Path
+from ..entropy.mode import split
+from ..families import AbstractFamily, FullRank, HasMoments, LowRank
+from ..targets import Target
+from .surrogate import AbstractSurrogate, Control
+
+Product = Any
+
+
+class ScalePart(eqx.Module):
+    """How the parameters of the scale are controlled."""
+
+    def refuses(self, q: AbstractFamily, draws: int) -> str | None:
+        """Why not for this family and these draws; None if it can."""
+        del q, draws
+        return None
+
+    @abc.abstractmethod
+    def products(self, q: AbstractFamily) -> int:
+        """Hessian-vector products beside those of the draws."""
+
+    @abc.abstractmethod
+    def shift(
+        self,
+        q: AbstractFamily,
+        product: Product,
+        e: Float[Array, "draws base"],
+        path: Path,
+        gradient: Float[Array, " dim"],
+        bent: Float[Array, "draws dim"],
+    ) -> PyTree:
+        """E grad f~ minus the average of grad f~ over the draws, in parameter space."""
+
+
+class ExactScale(ScalePart):
+    """The whole Hessian: dim products a step, for small dimensions."""
+
+    largest: int = eqx.field(static=True, default=1000)
+
+    def refuses(self, q: AbstractFamily, draws: int) -> str | None:
+        """Large dimensions are too dear."""
+        del draws
+        if q.dim <= self.largest:
+            return None
+        return (
+            f"the exact scale part takes {q.dim} Hessian products a step; use scale='leave-one-out' "
+            f"or scale='none', or allow it with ExactScale(largest={q.dim})"
+        )
+
+    def products(self, q: AbstractFamily) -> int:
+        """One for each dimension."""
+        return q.dim
+
+    def shift(
+        self,
+        q: AbstractFamily,
+        product: Product,
+        e: Float[Array, "draws base"],
+        path: Path,
+        gradient: Float[Array, " dim"],
+        bent: Float[Array, "draws dim"],
+    ) -> PyTree:
+        """The mean is the gradient of grad f(mu)'E z + tr(H Cov z)/2."""
+        hessian = jax.vmap(product)(jnp.eye(q.dim, dtype=q.dtype))
+        params, rebuild = split(q)
+
+        def mean_value(p: PyTree) -> Float[Array, ""]:
+            moved: Any = rebuild(p)
+            return gradient @ moved.mean() + 0.5 * jnp.trace(moved.covariance_matmul(hessian))
+
+        mean = jax.grad(mean_value)(params)
+        pulled = path.pull_points((gradient[None, :] + bent) / e.shape[0])
+        return jax.tree.map(jnp.subtract, mean, pulled)
+
+
+class LeaveOneOutScale(ScalePart):
+    """The Hessian's diagonal for a draw comes from the other draws; no further products.
+
+    The curvature part of a scale's gradient, (H(z - mu))_i sigma_i e_i, is replaced by
+    D_i (sigma_i e_i)^2 with mean D_i sigma_i^2, where D is the diagonal estimated without the draw
+    itself. (Subtracting a leave-one-out average of the part itself would cancel to nothing.) Factors of
+    a low-rank family take `rank` products for their exact mean H F.
+    """
+
+    def refuses(self, q: AbstractFamily, draws: int) -> str | None:
+        """A triangular scale has no diagonal to speak of, and one draw leaves no others."""
+        if draws < 2:
+            return f"the leave-one-out scale part needs at least 2 draws; got {draws}"
+        if isinstance(q, FullRank):
+            return "the leave-one-out scale part is for mean-field and low-rank families; use 'exact'"
+        return None
+
+    def products(self, q: AbstractFamily) -> int:
+        """Those of the factors."""
+        return q.rank if isinstance(q, LowRank) else 0
+
+    def shift(
+        self,
+        q: AbstractFamily,
+        product: Product,
+        e: Float[Array, "draws base"],
+        path: Path,
+        gradient: Float[Array, " dim"],
+        bent: Float[Array, "draws dim"],
+    ) -> PyTree:
+        """Location exactly, scales by the estimated diagonal, factors exactly."""
+        moved: Any = q
+        count = e.shape[0]
+        step = jnp.exp(moved.log_std)[None, :] * e[:, : q.dim]
+        std2 = jnp.exp(2 * moved.log_std)[None, :]
+        products = bent * step / (std2 * q.base.variance)
+        others = (jnp.sum(products, axis=0, keepdims=True) - products) / (count - 1)
+        linear = gradient[None, :] * step
+        scale = jnp.mean(others * (std2 * q.base.variance - step**2) - linear, axis=0)
+        shifts = [-jnp.mean(bent, axis=0), scale]
+        names = ["loc", "log_std"]
+        if isinstance(q, LowRank):
+            factors = e[:, q.dim :]
+            mean = jax.vmap(product, in_axes=1, out_axes=1)(q.factor)
+            shifts.append(mean - (gradient[None, :] + bent).T @ factors / count)
+            names.append("factor")
+        return _place(q, names, shifts)
+
+
+class NoScale(ScalePart):
+    """The location only."""
+
+    def products(self, q: AbstractFamily) -> int:
+        """None."""
+        del q
+        return 0
+
+    def shift(
+        self,
+        q: AbstractFamily,
+        product: Product,
+        e: Float[Array, "draws base"],
+        path: Path,
+        gradient: Float[Array, " dim"],
+        bent: Float[Array, "draws dim"],
+    ) -> PyTree:
+        """Minus the average of H (z - mu)."""
+        return _place(q, ["loc"], [-jnp.mean(bent, axis=0)])
+
+
+SCALES: dict[str, type[ScalePart]] = {
+    "exact": ExactScale,
+    "leave-one-out": LeaveOneOutScale,
+    "none": NoScale,
+}
+
+
+class Taylor(AbstractSurrogate):
+    """Second-order expansion of the target at the mean of q, with coefficient one.
+
+    Exact for a quadratic target with the exact scale part. Costs L Hessian-vector products a step,
+    beside those of the scale part. Unbiased.
+    """
+
+    scale: ScalePart = ExactScale()
+
+    @property
+    def biased(self) -> bool:
+        """Never."""
+        return False
+
+    def refuses(self, target: Target, q: AbstractFamily, draws: int) -> str | None:
+        """The mean of q must be known."""
+        del target
+        if not isinstance(q, HasMoments):
+            return f"{type(q).__name__} has no closed-form mean to expand at"
+        return self.scale.refuses(q, draws)
+
+    def hessian_products(self, q: AbstractFamily, draws: int) -> int:
+        """One for each draw, and those of the scale part."""
+        return draws + self.scale.products(q)
+
+    def init(self, target: Target, q: AbstractFamily) -> None:
+        """Nothing is learned."""
+
+    def control(
+        self,
+        state: PyTree,
+        target: Target,
+        q: AbstractFamily,
+        e: Float[Array, "draws base"],
+        path: Path,
+        slope: Float[Array, "draws dim"],
+        *,
+        key: Key[Array, ""],
+    ) -> tuple[Control, PyTree]:
+        """Expand at the mean and shift the gradient by E grad f~ minus its average."""
+        del slope, key
+        moved: Any = q
+        gradient, product = jax.linearize(jax.grad(target.log_density), moved.mean())
+        bent = jax.vmap(product)(path.z - moved.mean()[None, :])
+        shift = self.scale.shift(q, product, e, path, gradient, bent)
+        return Control(None, shift, jnp.ones((), q.dtype)), state
+
+
+def _place(q: AbstractFamily, names: list[str], values: list[Array]) -> PyTree:
+    """A parameter-space vector with the named blocks, zero elsewhere."""
+    zero = jax.tree.map(jnp.zeros_like, eqx.filter(q, eqx.is_inexact_array))
+    return eqx.tree_at(lambda p: [getattr(p, name) for name in names], zero, values)

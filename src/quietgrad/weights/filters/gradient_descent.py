@@ -1,0 +1,57 @@
+"""Gradient descent on the least-squares problem, the paper's Algorithm 2, in closed form.
+
+The residuals obey r_0 = H phi (H centres) and r_m+1 = (I - cK) r_m with K = 11' + G and c = 2 rate/L,
+and beta collects them: A = c sum_{m<M} (I - cK)^m H.
+"""
+
+from typing import Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from .filter import AbstractFilter
+
+UNROLL = 8
+
+
+class GradientDescent(AbstractFilter):
+    """`steps` descent steps of size `rate` from the mean and zero; "converge" is their limit.
+
+    The limit does not depend on the rate; any rate below L / lambda_max(K) gets there.
+    """
+
+    steps: int | Literal["converge"] = eqx.field(static=True, default=4)
+    rate: Float[Array, ""] = eqx.field(converter=jnp.asarray, default=1e-3)
+
+    def __check_init__(self):
+        """Reject counts that are no counts."""
+        if self.steps != "converge" and not (isinstance(self.steps, int) and self.steps >= 0):
+            raise ValueError(f'steps must be a whole number or "converge"; got {self.steps!r}')
+
+    def apply(
+        self, gram: Float[Array, "n n"], rows: Float[Array, "m n"], scale: float
+    ) -> Float[Array, "m n"]:
+        """Iterate on the rows, which are few, instead of forming A."""
+        del scale
+        if self.steps == "converge":
+            swept = rows @ jnp.linalg.pinv(gram + 1, hermitian=True)
+        else:
+            c = (2 * self.rate / gram.shape[0]).astype(gram.dtype)
+
+            def step(_: int, sums: Float[Array, "m n"]) -> Float[Array, "m n"]:
+                # sums of (I - cK)^m applied to the rows: S <- rows + S (I - cK)
+                inner = jnp.sum(sums, axis=1, keepdims=True)
+                return rows + sums - c * (inner + sums @ gram)
+
+            few = self.steps <= UNROLL
+            loop = _unrolled if few else jax.lax.fori_loop
+            swept = c * loop(0, self.steps, step, jnp.zeros_like(rows))
+        return swept - jnp.mean(swept, axis=1, keepdims=True)
+
+
+def _unrolled(first: int, last: int, step, start):
+    for index in range(first, last):
+        start = step(index, start)
+    return start

@@ -1,0 +1,14 @@
+"""Folds: which draws the coefficients are fitted on, and which they are applied to."""
+
+from .folds import AbstractFolds
+from .in_sample import InSample
+from .k_fold import KFold
+from .leave_one_out import LeaveOneOut
+
+REGISTRY: dict[str, type[AbstractFolds]] = {
+    "in-sample": InSample,
+    "k-fold": KFold,
+    "leave-one-out": LeaveOneOut,
+}
+
+__all__ = ["REGISTRY", "AbstractFolds", "InSample", "KFold", "LeaveOneOut"]

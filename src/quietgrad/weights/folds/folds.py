@@ -1,0 +1,28 @@
+"""The contract of folds."""
+
+import abc
+
+import equinox as eqx
+from jaxtyping import Array, Float
+
+from ..filters import AbstractFilter
+
+
+class AbstractFolds(eqx.Module):
+    """Combines a Gram matrix and a filter into weights of the draws."""
+
+    @property
+    @abc.abstractmethod
+    def biased(self) -> bool:
+        """Whether coefficients are applied to draws they were fitted on."""
+
+    def refuses(self, draws: int) -> str | None:
+        """Why so few draws will not do; None if they will."""
+        del draws
+        return None
+
+    @abc.abstractmethod
+    def weights(
+        self, gram: Float[Array, "draws draws"], filter: AbstractFilter, scale: float
+    ) -> Float[Array, " draws"]:
+        """w, summing to one."""

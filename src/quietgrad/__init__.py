@@ -12,28 +12,30 @@ if TYPE_CHECKING:
     from . import tasks
     from .bases import Logistic, Normal, StudentT
     from .entropy import Closed, Sampled, StickTheLanding
-    from .estimators import Estimate, Pathwise, estimator
+    from .estimators import Controlled, Estimate, Pathwise, Quiet, ScoreFunction, estimator
     from .families import AffineRealNVP, FullRank, LowRank, MeanField, RealNVP
     from .gradient_noise import gradient_error, gradient_variance, variance_ratio
     from .loop import fit
     from .metrics import elbo, elbo_with_error, lppd
     from .results import FitResult, Plateau, Status
-    from .samplers import Antithetic, Iid
+    from .samplers import Antithetic, Iid, LatinHypercube, Rqmc
+    from .surrogates import QuadCV, Taylor
     from .targets import Target
-    from .weights import Uniform
+    from .weights import Stein, Uniform
 
 _HOMES = {
     "bases": ["Logistic", "Normal", "StudentT"],
     "entropy": ["Closed", "Sampled", "StickTheLanding"],
-    "estimators": ["Estimate", "Pathwise", "estimator"],
+    "estimators": ["Controlled", "Estimate", "Pathwise", "Quiet", "ScoreFunction", "estimator"],
     "families": ["AffineRealNVP", "FullRank", "LowRank", "MeanField", "RealNVP"],
     "gradient_noise": ["gradient_error", "gradient_variance", "variance_ratio"],
     "loop": ["fit"],
     "metrics": ["elbo", "elbo_with_error", "lppd"],
     "results": ["FitResult", "Plateau", "Status"],
-    "samplers": ["Antithetic", "Iid"],
+    "samplers": ["Antithetic", "Iid", "LatinHypercube", "Rqmc"],
+    "surrogates": ["QuadCV", "Taylor"],
     "targets": ["Target"],
-    "weights": ["Uniform"],
+    "weights": ["Stein", "Uniform"],
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
@@ -41,22 +43,30 @@ __all__ = [
     "AffineRealNVP",
     "Antithetic",
     "Closed",
+    "Controlled",
     "Estimate",
     "FitResult",
     "FullRank",
     "Iid",
+    "LatinHypercube",
     "Logistic",
     "LowRank",
     "MeanField",
     "Normal",
     "Pathwise",
     "Plateau",
+    "QuadCV",
+    "Quiet",
     "RealNVP",
+    "Rqmc",
     "Sampled",
+    "ScoreFunction",
     "Status",
+    "Stein",
     "StickTheLanding",
     "StudentT",
     "Target",
+    "Taylor",
     "Uniform",
     "__version__",
     "elbo",

@@ -26,7 +26,7 @@ def environment() -> dict[str, Any]:
         "cores": os.cpu_count() or 0,
         "xla_flags": os.environ.get("XLA_FLAGS", ""),
         "backend": jax.default_backend(),
-        "precision": "float64" if jax.config.jax_enable_x64 else "float32",
+        "precision": "float64" if jax.config.read("jax_enable_x64") else "float32",
     }
 
 

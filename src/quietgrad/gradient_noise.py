@@ -14,7 +14,8 @@ import jax.random as jr
 from jaxtyping import Array, Float, Key, PyTree
 
 from ._checks import whole
-from .estimators import AbstractEstimator, Pathwise, estimator as by_name
+from .estimators import AbstractEstimator, Pathwise
+from .estimators import estimator as by_name
 from .families import AbstractFamily
 from .targets import Target
 
@@ -206,7 +207,7 @@ def _welford(moments: _Moments, grad: PyTree, count: Array) -> _Moments:
 def _variance(moments: _Moments, each: int) -> GradientVariance:
     # All R gradients: deviations within the groups plus those of the group means.
     total = jax.tree.map(
-        lambda s, m: (jnp.sum(s) + each * jnp.sum((m - jnp.mean(m, axis=0)) ** 2)) / (GROUPS * each),
+        lambda s, m: (jnp.sum(s) + each * jnp.sum((m - jnp.mean(m, axis=0, keepdims=True)) ** 2)) / (GROUPS * each),
         moments.deviations,
         moments.mean,
     )

@@ -19,12 +19,12 @@ from jaxtyping import Array, Bool, Int, Key, PyTree
 from ._checks import whole
 from ._progress import progress_bar
 from ._same import Recipe
-from .estimators import AbstractEstimator, estimator as by_name
+from .estimators import AbstractEstimator
+from .estimators import estimator as by_name
 from .families import AbstractFamily
 from .metrics import elbo_with_error
 from .results import FitResult, History, Plateau, Status
 from .targets import Target
-
 
 Monitor = Callable[[AbstractFamily, PyTree, int], Mapping[str, float]]
 

@@ -3,9 +3,8 @@
 import math
 from typing import Any
 
-import jax.numpy as jnp
 import jax.random as jr
-from jax.scipy.special import ndtri
+from jax.scipy.special import erfinv
 from jaxtyping import Array, Float, Key
 
 from .base import AbstractBase
@@ -28,7 +27,7 @@ class Normal(AbstractBase):
 
     def quantile(self, u: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
         """The probit of u."""
-        return ndtri(u)
+        return math.sqrt(2) * erfinv(2 * u - 1)
 
     @property
     def variance(self) -> float:

@@ -2,9 +2,7 @@
 
 from typing import NamedTuple
 
-import equinox as eqx
 import jax
-import jax.numpy as jnp
 import optax
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Key

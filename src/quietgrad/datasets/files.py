@@ -67,6 +67,11 @@ def cache_folder() -> Path:
     return Path(pooch.os_cache("quietgrad"))
 
 
+def places() -> dict[str, str]:
+    """Where files are looked for, by name of the place."""
+    return {FOLDER_VARIABLE: os.environ.get(FOLDER_VARIABLE, "not set"), "cache": str(cache_folder())}
+
+
 def download(url: str) -> bytes:
     """The bytes at `url`; raises an `OSError` when it does not answer within `TIMEOUT`."""
     import pooch

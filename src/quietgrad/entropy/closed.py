@@ -8,6 +8,12 @@ from ..families import AbstractFamily, HasEntropy
 from .mode import AbstractEntropy, Cotangent, Path, over_draws, split
 
 
+def entropy_of(q: AbstractFamily) -> Float[Array, ""]:
+    """H(q), for a family that knows it."""
+    assert isinstance(q, HasEntropy)
+    return q.entropy()
+
+
 class Closed(AbstractEntropy):
     """Adds the exact gradient of the entropy; only the target is sampled."""
 
@@ -23,7 +29,7 @@ class Closed(AbstractEntropy):
         """The transport alone is pulled back; the entropy's gradient is added."""
         params, rebuild = split(q)
         z, vjp = jax.vjp(lambda p: over_draws(rebuild(p).transport, e), params)
-        entropy, entropy_grad = jax.value_and_grad(lambda p: rebuild(p).entropy())(params)
+        entropy, entropy_grad = jax.value_and_grad(lambda p: entropy_of(rebuild(p)))(params)
 
         def pull_points(cotangent: Cotangent) -> PyTree:
             return vjp(cotangent)[0]

@@ -3,6 +3,7 @@
 from .controlled import Controlled
 from .estimator import AbstractEstimator, Cost, Estimate
 from .pathwise import Pathwise
+from .quiet import Quiet
 from .registry import REGISTRY, estimator
 from .score_function import ScoreFunction
 
@@ -13,6 +14,7 @@ __all__ = [
     "Cost",
     "Estimate",
     "Pathwise",
+    "Quiet",
     "ScoreFunction",
     "estimator",
 ]

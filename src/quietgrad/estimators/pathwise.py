@@ -15,7 +15,8 @@ import jax.random as jr
 from jaxtyping import Array, Key, PyTree
 
 from .. import entropy as entropies
-from .. import samplers, surrogates, weights as weightings
+from .. import samplers, surrogates
+from .. import weights as weightings
 from .._checks import part, whole
 from ..families import AbstractFamily
 from ..targets import Target
@@ -58,8 +59,10 @@ class Pathwise(AbstractEstimator):
         self.sampler = pick(sampler, samplers, samplers.AbstractSampler, "sampler")
         self.weights = pick(weights, weightings, weightings.AbstractWeights, "weights")
         self.entropy = pick(entropy, entropies, entropies.AbstractEntropy, "entropy")
-        self.surrogate = surrogate and pick(
-            surrogate, surrogates, surrogates.AbstractSurrogate, "surrogate"
+        self.surrogate = (
+            None
+            if surrogate is None
+            else pick(surrogate, surrogates, surrogates.AbstractSurrogate, "surrogate")
         )
         self.draws = whole(draws, "draws", least=1)
 

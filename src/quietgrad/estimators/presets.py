@@ -11,6 +11,7 @@ from ..surrogates.taylor import SCALES
 from ..weights import GradientDescent, Polynomial, Ridge, Stein
 from .controlled import Controlled
 from .pathwise import Pathwise
+from .quiet import Quiet
 from .score_function import ScoreFunction
 
 Entropy = AbstractEntropy | str
@@ -24,6 +25,27 @@ def nocv(*, draws: int = 10, entropy: Entropy = "sampled") -> Pathwise:
 def stl(*, draws: int = 10) -> Pathwise:
     """STL: independent draws without the explicit score of q (sticking the landing)."""
     return Pathwise(draws=draws, entropy="stl")
+
+
+def antithetic(*, draws: int = 10, entropy: Entropy = "sampled") -> Pathwise:
+    """Antithetic pairs (e, -e), otherwise the plain estimator."""
+    return Pathwise(sampler="antithetic", draws=draws, entropy=entropy)
+
+
+def rqmc(*, draws: int = 10, entropy: Entropy = "sampled") -> Pathwise:
+    """Scrambled Sobol points (randomised quasi-Monte Carlo), otherwise the plain estimator."""
+    return Pathwise(sampler="rqmc", draws=draws, entropy=entropy)
+
+
+def quiet(*, draws: int | None = None) -> Quiet:
+    """quiet: sticking the landing with antithetic pairs; 2 draws a step, 10 for flows and low rank."""
+    return Quiet(draws)
+
+
+def quiet_stein(*, draws: int = 10, order: int = 1, penalty: float = 0.5) -> Pathwise:
+    """quiet-stein: sticking the landing with leave-one-out Stein weights."""
+    weights = Stein(Polynomial(order), Ridge(penalty), "leave-one-out")
+    return Pathwise(draws=draws, weights=weights, entropy="stl")
 
 
 def zvcv_gd(

@@ -11,6 +11,10 @@ from .estimator import AbstractEstimator
 REGISTRY: dict[str, Callable[..., AbstractEstimator]] = {
     "nocv": presets.nocv,
     "stl": presets.stl,
+    "antithetic": presets.antithetic,
+    "rqmc": presets.rqmc,
+    "quiet": presets.quiet,
+    "quiet-stein": presets.quiet_stein,
     "zvcv-gd": presets.zvcv_gd,
     "zvcv": presets.zvcv,
     "quadcv": presets.quadcv,

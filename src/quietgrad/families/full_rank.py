@@ -27,7 +27,7 @@ class FullRank(AbstractFamily, HasEntropy, HasMoments, Invertible):
         """loc and log diagonal ~ N(0, spread^2) as in the mean-field start; no correlation."""
         dim = whole(dim, "dim", least=1)
         loc, log_diagonal = spread * jr.normal(key, (2, dim))
-        return cls(loc, _pack(jnp.diag(log_diagonal)), base)
+        return cls(loc=loc, packed=_pack(jnp.diag(log_diagonal)), base=base)
 
     @property
     def dim(self) -> int:

@@ -21,6 +21,12 @@ class LowRank(AbstractFamily, HasEntropy, HasMoments):
     loc: Float[Array, " dim"]
     log_std: Float[Array, " dim"]
     factor: Float[Array, "dim rank"]
+    base: AbstractBase = Normal()
+
+    def __check_init__(self):
+        """Sums of other bases have no closed-form density."""
+        if not isinstance(self.base, Normal):
+            raise ValueError(f"LowRank needs the normal base; got {type(self.base).__name__}")
 
     @classmethod
     def init(cls, dim: int, *, key: Key[Array, ""], rank: int = 5, spread: float = 0.5) -> "LowRank":
@@ -28,12 +34,8 @@ class LowRank(AbstractFamily, HasEntropy, HasMoments):
         key_diag, key_factor = jr.split(key)
         dim, rank = whole(dim, "dim", least=1), whole(rank, "rank", least=1)
         loc, log_std = spread * jr.normal(key_diag, (2, dim))
-        return cls(loc, log_std, spread * jr.normal(key_factor, (dim, rank)))
-
-    @property
-    def base(self) -> AbstractBase:
-        """Always normal: sums of other bases have no closed-form density."""
-        return Normal()
+        factor = spread * jr.normal(key_factor, (dim, rank))
+        return cls(loc=loc, log_std=log_std, factor=factor)
 
     @property
     def dim(self) -> int:

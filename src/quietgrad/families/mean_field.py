@@ -26,7 +26,7 @@ class MeanField(AbstractFamily, HasEntropy, HasMoments, Invertible):
     ) -> "MeanField":
         """Both parameters ~ N(0, spread^2), the paper's start."""
         loc, log_std = spread * jr.normal(key, (2, whole(dim, "dim", least=1)))
-        return cls(loc, log_std, base)
+        return cls(loc=loc, log_std=log_std, base=base)
 
     @property
     def dim(self) -> int:

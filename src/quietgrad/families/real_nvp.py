@@ -30,7 +30,11 @@ class Network(eqx.Module):
         glorot = jax.nn.initializers.glorot_normal()
         keys = jr.split(key, len(sizes) - 1)
         shapes = zip(sizes[:-1], sizes[1:], strict=True)
-        weights = tuple(glorot(k, shape) for k, shape in zip(keys, shapes, strict=True))
+        # With dim = 1 one side of the cut is empty, and Glorot's rule would divide by zero.
+        weights = tuple(
+            glorot(k, shape) if all(shape) else jnp.zeros(shape)
+            for k, shape in zip(keys, shapes, strict=True)
+        )
         return cls(weights, tuple(jnp.zeros(width) for width in sizes[1:]))
 
     def __call__(self, x: Float[Array, " inputs"]) -> Float[Array, " outputs"]:
@@ -104,7 +108,8 @@ class RealNVP(AbstractFlow):
         base: AbstractBase = Normal(),
     ) -> "RealNVP":
         """Glorot normal networks, the paper's start."""
-        return cls(_couplings(dim, couplings, widths, key=key), dim, base)
+        layers = _couplings(dim, couplings, widths, key=key)
+        return cls(layers=layers, size=dim, base=base)
 
 
 class AffineRealNVP(AbstractFlow):
@@ -126,7 +131,7 @@ class AffineRealNVP(AbstractFlow):
     ) -> "AffineRealNVP":
         """The same couplings as `RealNVP.init` with this key, then the identity."""
         layers = _couplings(dim, couplings, widths, key=key)
-        return cls((*layers, ShiftScale.identity(dim)), dim, base)
+        return cls(layers=(*layers, ShiftScale.identity(dim)), size=dim, base=base)
 
 
 def _couplings(

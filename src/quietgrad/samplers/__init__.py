@@ -1,12 +1,19 @@
 """Samplers of base draws: how the L draws of a step are made."""
 
+from collections.abc import Callable
+
 from .antithetic import Antithetic
 from .iid import Iid
+from .latin_hypercube import LatinHypercube
+from .rqmc import Rqmc
 from .sampler import AbstractSampler
 
-REGISTRY: dict[str, type[AbstractSampler]] = {
+REGISTRY: dict[str, Callable[[], AbstractSampler]] = {
     "iid": Iid,
     "antithetic": Antithetic,
+    "rqmc": Rqmc,
+    "antithetic-rqmc": lambda: Antithetic(Rqmc()),
+    "latin-hypercube": LatinHypercube,
 }
 
-__all__ = ["REGISTRY", "AbstractSampler", "Antithetic", "Iid"]
+__all__ = ["REGISTRY", "AbstractSampler", "Antithetic", "Iid", "LatinHypercube", "Rqmc"]

@@ -10,11 +10,14 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Key, PyTree
 
 from ..bases import AbstractBase
+from .iid import Iid
 from .sampler import AbstractSampler
 
 
 class Antithetic(AbstractSampler):
-    """L/2 independent draws and their mirror images; needs an even L and a symmetric base."""
+    """L/2 draws of `half` and their mirror images; needs an even L and a symmetric base."""
+
+    half: AbstractSampler = Iid()
 
     @property
     def independent(self) -> bool:
@@ -23,8 +26,13 @@ class Antithetic(AbstractSampler):
 
     def refuses(self, draws: int, base: AbstractBase, dim: int) -> str | None:
         """Pairs need an even number of draws."""
-        del base, dim
-        return f"antithetic pairs need an even number of draws; got {draws}" if draws % 2 else None
+        if draws % 2:
+            return f"antithetic pairs need an even number of draws; got {draws}"
+        return self.half.refuses(draws // 2, base, dim)
+
+    def init(self, draws: int, dim: int) -> PyTree:
+        """The state of the half that is drawn."""
+        return self.half.init(draws // 2, dim)
 
     def draw(
         self,
@@ -36,6 +44,5 @@ class Antithetic(AbstractSampler):
         key: Key[Array, ""],
     ) -> Float[Array, "draws base"]:
         """The first half of the draws, then the same draws with the sign turned."""
-        del state
-        half = base.sample((shape[0] // 2, shape[1]), dtype, key=key)
-        return jnp.concatenate([half, -half])
+        first = self.half.draw(state, base, (shape[0] // 2, shape[1]), dtype, key=key)
+        return jnp.concatenate([first, -first])

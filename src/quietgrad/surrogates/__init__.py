@@ -1,9 +1,9 @@
 """Surrogates: functions like the target whose mean under q is known, subtracted and added back."""
 
 from .coefficient import AbstractCoefficient, InSampleBeta, LaggedBeta
+from .quadcv import QuadCV
 from .quadratic import Quadratic
 from .quadratic_flow import QuadraticFlow
-from .quadcv import QuadCV
 from .surrogate import AbstractSurrogate, Control
 from .taylor import Taylor
 

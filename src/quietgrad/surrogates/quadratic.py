@@ -9,6 +9,7 @@ import optax
 from jaxtyping import Array, Float, Key, PyTree
 
 from ..entropy import Path
+from ..entropy.closed import entropy_of
 from ..entropy.mode import split
 from ..families import AbstractFamily, FullRank, HasEntropy, HasMoments
 from ..targets import Target
@@ -121,7 +122,6 @@ class Quadratic(AbstractSurrogate):
         formed. h is the entropy's mean gradient, zero when sticking the landing.
         """
         assert isinstance(q, HasMoments)
-        assert isinstance(q, HasEntropy)
         count = e.shape[0]
         params, rebuild = split(q)
         phi = path.pull_points(theirs / count)
@@ -130,7 +130,7 @@ class Quadratic(AbstractSurrogate):
         cross = {name: jnp.sum(m * ours * theirs) / count for name, m in metrics.items()}
         norm, inner = dots(mean, mean), dots(mean, pulled)
         if path.drift is None:
-            entropy = jax.grad(lambda p: rebuild(p).entropy())(params)  # pyright: ignore
+            entropy = jax.grad(lambda p: entropy_of(rebuild(p)))(params)
             phi = jax.tree.map(jnp.add, phi, entropy)
             with_entropy = dots(pulled, entropy)
         else:

@@ -59,10 +59,14 @@ class Unsymmetrised(Curvature):
 
 def start(dim: int, rank: int, dtype: Any, seed: int) -> Coefficients:
     """b = 0, s = 1 and small random D, U, V, as in the earlier code."""
-    keys = jr.split(jr.key(seed), 3)
-    shapes = [(dim,), (dim, rank), (dim, rank)]
-    small = [1e-3 * jr.normal(k, shape, dtype) for k, shape in zip(keys, shapes, strict=True)]
-    return Coefficients(jnp.zeros(dim, dtype), *small, jnp.ones((), dtype))
+    diagonal, left, right = jr.split(jr.key(seed), 3)
+    return Coefficients(
+        linear=jnp.zeros(dim, dtype),
+        diagonal=1e-3 * jr.normal(diagonal, (dim,), dtype),
+        left=1e-3 * jr.normal(left, (dim, rank), dtype),
+        right=1e-3 * jr.normal(right, (dim, rank), dtype),
+        log_scale=jnp.ones((), dtype),
+    )
 
 
 def slope(v: Coefficients, offset: Float[Array, "draws dim"]) -> Float[Array, "draws dim"]:

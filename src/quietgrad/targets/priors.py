@@ -15,7 +15,10 @@ def normal_log_prob(
     log_std: float | Float[Array, ""] | None = None,
 ) -> Float[Array, "*shape"]:
     """log N(x; 0, std^2), elementwise; give the scale as `std` or as `log_std`."""
-    if (std is None) == (log_std is None):
+    if std is not None and log_std is None:
+        log_scale = jnp.log(std)
+    elif log_std is not None and std is None:
+        log_scale = log_std
+    else:
         raise ValueError("give exactly one of std and log_std")
-    log_scale = jnp.log(std) if log_std is None else log_std
     return -0.5 * (x * jnp.exp(-log_scale)) ** 2 - log_scale - HALF_LOG_2PI

@@ -1,0 +1,121 @@
+(function () {
+  "use strict";
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const form = document.getElementById("filters");
+  const reading = document.getElementById("reading");
+  const dark = window.matchMedia("(prefers-color-scheme: dark)");
+  const narrow = window.matchMedia("(max-width: 640px)");
+
+  const choice = () => ({
+    task: form.elements.task.value,
+    family: form.elements.family.value,
+    draws: form.elements.draws.value,
+    x: form.elements.x.value,
+    statistic: form.elements.statistic.value,
+    range: form.elements.range.checked,
+    whole: form.elements.whole.checked,
+  });
+
+  // Lines are drawn for white paper: on a dark one they are mixed with white.
+  function shade(colour, alpha) {
+    const mix = dark.matches ? 0.3 : 0;
+    const parts = [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16));
+    const mixed = parts.map((part) => Math.round(part + (255 - part) * mix));
+    return `rgba(${mixed.join(",")},${alpha})`;
+  }
+
+  // Plotly reads a little HTML in names and titles: leave none.
+  const text = (raw) => String(raw).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
+
+  function chosen(want) {
+    return data.series.filter((one) => one.task === want.task && one.family === want.family
+      && (want.draws === "all" || String(one.draws) === want.draws));
+  }
+
+  function traces(want, quantity) {
+    const out = [];
+    for (const one of chosen(want)) {
+      const curve = one[quantity];
+      if (!curve) continue;
+      const look = data.labels[one.label];
+      const name = text(look.name) + (want.draws === "all" ? `, L = ${one.draws}` : "");
+      const group = `${one.label}|${one.draws}`;
+      const x = curve[want.x];
+      if (want.range && quantity === "elbo") {
+        out.push({
+          x: x.concat(x.slice().reverse()), y: curve.high.concat(curve.low.slice().reverse()),
+          fill: "toself", fillcolor: shade(look.colour, 0.14), line: { width: 0 }, mode: "lines",
+          type: "scatter", hoverinfo: "skip", showlegend: false, legendgroup: group, name: name,
+        });
+      }
+      const dash = want.draws === "all" ? ["solid", "dot", "dash"][data.draws.indexOf(one.draws) % 3] : look.dash;
+      out.push({
+        x: x, y: curve[want.statistic], type: "scatter", name: name, legendgroup: group,
+        mode: x.length === 1 ? "markers" : "lines",
+        line: { color: shade(look.colour, 1), width: 2.2, dash: dash },
+      });
+    }
+    return out;
+  }
+
+  // Zero or less cannot be on a logarithmic axis, and one decade or less need not be.
+  function wide(lines) {
+    const values = lines.flatMap((line) => line.y).filter((value) => value > 0);
+    return values.length > 0 && Math.max(...values) > 5 * Math.min(...values);
+  }
+
+  function layout(want, title, lines) {
+    const css = getComputedStyle(document.documentElement);
+    const ink = css.getPropertyValue("--ink").trim();
+    const line = css.getPropertyValue("--line").trim();
+    const axis = { gridcolor: line, zeroline: false, linecolor: line, automargin: true, fixedrange: narrow.matches };
+    const made = {
+      paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
+      font: { color: ink, size: 13, family: "system-ui, sans-serif" },
+      margin: { l: 60, r: 12, t: 10, b: 50 }, hovermode: "x unified",
+      hoverlabel: { bgcolor: css.getPropertyValue("--raised").trim(), font: { color: ink } },
+      xaxis: { ...axis, title: { text: want.x === "seconds" ? "seconds of optimisation" : "iteration" } },
+      yaxis: { ...axis, title: { text: title }, exponentformat: "none", hoverformat: ".6~g" },
+      legend: { orientation: "h", y: -0.2, x: 0, yanchor: "top" },
+      annotations: [],
+    };
+    if (lines.length === 0) {
+      made.annotations.push({ text: "nothing was evaluated for this choice", showarrow: false, xref: "paper", yref: "paper", x: 0.5, y: 0.5 });
+    }
+    return made;
+  }
+
+  function describe(want) {
+    const ends = chosen(want).filter((one) => one.elbo).map((one) => {
+      const values = one.elbo[want.statistic].filter((value) => value !== null);
+      const label = data.labels[one.label].name + (want.draws === "all" ? `, L = ${one.draws}` : "");
+      return { label: label, end: values[values.length - 1] };
+    });
+    if (ends.length === 0) return "No run has finished for this choice.";
+    ends.sort((a, b) => b.end - a.end);
+    const digits = (value) => value.toFixed(Math.abs(value) < 1e5 ? 2 : 0).replace("-", "−");
+    return "Final ELBO: " + ends.map((one) => `${one.label} ${digits(one.end)}`).join(" · ");
+  }
+
+  function show() {
+    const want = choice();
+    const config = { responsive: true, displaylogo: false, modeBarButtonsToRemove: ["select2d", "lasso2d"], displayModeBar: narrow.matches ? false : "hover" };
+    const elbo = traces(want, "elbo");
+    const first = layout(want, "ELBO (nats)", elbo);
+    const limits = data.limits[`${want.task}|${want.family}`];
+    if (limits && !want.whole) first.yaxis.range = limits;
+    const ratio = traces(want, "ratio");
+    const second = layout(want, "variance ratio", ratio);
+    if (wide(ratio)) Object.assign(second.yaxis, { type: "log", dtick: "D2" });
+    else second.yaxis.rangemode = "tozero";
+    Plotly.react("elbo-plot", elbo, first, config);
+    Plotly.react("ratio-plot", ratio, second, config);
+    reading.textContent = describe(want);
+  }
+
+  form.addEventListener("change", show);
+  form.addEventListener("submit", (event) => event.preventDefault());
+  dark.addEventListener("change", show);
+  narrow.addEventListener("change", show);
+  show();
+})();

@@ -1,0 +1,42 @@
+"""Latin hypercube: in every coordinate, one draw in each of L equally likely strata."""
+
+from typing import Any
+
+import jax.numpy as jnp
+import jax.random as jr
+from jaxtyping import Array, Float, Key, PyTree
+
+from ..bases import AbstractBase
+from .rqmc import from_digits
+from .sampler import AbstractSampler
+
+
+class LatinHypercube(AbstractSampler):
+    """Strata in random order for each coordinate, uniform within them; any L, any dimension.
+
+    Removes the part of the variance that is a sum of functions of single coordinates.
+    """
+
+    @property
+    def independent(self) -> bool:
+        """Strata are shared out."""
+        return False
+
+    def draw(
+        self,
+        state: PyTree,
+        base: AbstractBase,
+        shape: tuple[int, int],
+        dtype: Any,
+        *,
+        key: Key[Array, ""],
+    ) -> Float[Array, "draws base"]:
+        """u = (stratum + v)/L with v uniform, in 32 digits."""
+        del state
+        key_order, key_place = jr.split(key)
+        strata = jnp.broadcast_to(jnp.arange(shape[0], dtype=jnp.uint32)[:, None], shape)
+        order = jr.permutation(key_order, strata, axis=0, independent=True)
+        # The strata cut the 2^32 digits into L runs of equal length (the last takes the rest).
+        width = 2**32 // shape[0]
+        place = jr.bits(key_place, shape, jnp.uint32) % jnp.uint32(width)
+        return from_digits(order * jnp.uint32(width) + place, base, dtype)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .estimators import Controlled, Estimate, Pathwise, Quiet, ScoreFunction, estimator
     from .families import AffineRealNVP, FullRank, LowRank, MeanField, RealNVP
     from .gradient_noise import gradient_error, gradient_variance, variance_ratio
-    from .loop import fit
+    from .fitting import fit
     from .metrics import elbo, elbo_with_error, lppd
     from .results import FitResult, Plateau, Status
     from .samplers import Antithetic, Iid, LatinHypercube, Rqmc
@@ -29,7 +29,7 @@ _HOMES = {
     "estimators": ["Controlled", "Estimate", "Pathwise", "Quiet", "ScoreFunction", "estimator"],
     "families": ["AffineRealNVP", "FullRank", "LowRank", "MeanField", "RealNVP"],
     "gradient_noise": ["gradient_error", "gradient_variance", "variance_ratio"],
-    "loop": ["fit"],
+    "fitting": ["fit"],
     "metrics": ["elbo", "elbo_with_error", "lppd"],
     "results": ["FitResult", "Plateau", "Status"],
     "samplers": ["Antithetic", "Iid", "LatinHypercube", "Rqmc"],

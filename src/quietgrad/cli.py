@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import cyclopts
 
@@ -68,6 +68,29 @@ def list_names() -> int:
     from .commands.catalogue import print_catalogue
 
     return print_catalogue()
+
+
+@app.command
+def report(
+    directory: Path,
+    *,
+    out: Path | None = None,
+    statistic: Literal["median", "mean"] = "median",
+) -> int:
+    """Draw the figures and make the page of a study from its stored records.
+
+    Parameters
+    ----------
+    directory
+        Where `quietgrad study` put its results.
+    out
+        Where figures and page go; beside the results if left out.
+    statistic
+        What the page shows over repetitions at first; figures are drawn with both.
+    """
+    from .commands.report import make_report
+
+    return make_report(directory, out=out, statistic=statistic)
 
 
 @app.command

@@ -111,7 +111,7 @@ def fit(
     steps = whole(steps, "steps", least=1)
     every = -(-steps // 100) if evaluate_every is None else evaluate_every
     every = whole(every, "evaluate_every", least=1)
-    _check_key(key)
+    check_key(key)
     state = estimator.init(target, q)
     if batch_size is not None:
         batch_size = target.check_batch_size(batch_size)
@@ -119,7 +119,7 @@ def fit(
     params, static = eqx.partition(q, eqx.is_inexact_array)
     keys = _Keys(*jr.split(key, 3))
     job = _Job(target, static, estimator, Recipe(optimizer), batch_size, keys)
-    carry = _Carry(params, optimizer.init(params), state, jnp.arange(target.rows))
+    carry = strong(_Carry(params, optimizer.init(params), state, jnp.arange(target.rows)))
 
     def evaluate(carry: _Carry, step: int) -> dict[str, float]:
         q = eqx.combine(carry.params, static)
@@ -205,13 +205,23 @@ def _finite(params: PyTree) -> Bool[Array, ""]:
     return jnp.all(jnp.stack([jnp.all(jnp.isfinite(x)) for x in jax.tree.leaves(params)]))
 
 
+def strong(tree: PyTree) -> PyTree:
+    """Arrays with their types spelled out: a weakly typed one would compile the loop a second time."""
+    return jax.tree.map(
+        lambda x: jnp.asarray(x, dtype=x.dtype) if eqx.is_array(x) and not _is_key(x) else x, tree
+    )
+
+
+def _is_key(x: Array) -> bool:
+    return jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
+
+
 def _span(first: int, last: int) -> tuple[Array, Array]:
     return jnp.asarray(first, jnp.int32), jnp.asarray(last, jnp.int32)
 
 
-def _check_key(key: Any) -> None:
-    is_key = isinstance(key, jax.Array) and (
-        jnp.issubdtype(key.dtype, jax.dtypes.prng_key) or key.dtype == jnp.uint32
-    )
+def check_key(key: Any) -> None:
+    """Raise a `TypeError` unless `key` is a jax random key."""
+    is_key = isinstance(key, jax.Array) and (_is_key(key) or key.dtype == jnp.uint32)
     if not is_key:
         raise TypeError(f"key must be a jax.random.key(seed); got {type(key).__name__}")

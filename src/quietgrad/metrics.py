@@ -28,7 +28,8 @@ def elbo_with_error(
     target: Target, q: AbstractFamily, *, draws: int = 500, key: Key[Array, ""]
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """The ELBO and its Monte Carlo standard error (the draws' spread over sqrt(draws))."""
-    values = _elbo_terms(target, q, whole(draws, "draws", least=2), key)
+    shape = (whole(draws, "draws", least=2), q.base_dim)
+    values = elbo_terms(target, q, q.base.sample(shape, q.dtype, key=key))
     return jnp.mean(values), jnp.std(values, ddof=1) / jnp.sqrt(values.size)
 
 
@@ -45,15 +46,16 @@ def lppd(
 
 
 @eqx.filter_jit
-def _elbo_terms(
-    target: Target, q: AbstractFamily, draws: int, key: Key[Array, ""]
+def elbo_terms(
+    target: Target, q: AbstractFamily, e: Float[Array, "draws base"]
 ) -> Float[Array, " draws"]:
+    """f(z) - log q(z) for each base draw: the ELBO is their mean. Equal draws make fits comparable."""
+
     def term(e: Float[Array, " base"]) -> Float[Array, ""]:
         z, log_q = q.transport_and_log_prob(e)
         return target.log_density_in_blocks(z, BLOCK) - log_q
 
-    e = q.base.sample((draws, q.base_dim), q.dtype, key=key)
-    return jax.lax.map(term, e, batch_size=_draws_at_once(target, q, draws))
+    return jax.lax.map(term, e, batch_size=_draws_at_once(target, q, e.shape[0]))
 
 
 @eqx.filter_jit

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from .criteria import AbstractCriterion
 
@@ -82,7 +82,7 @@ class Descent(AbstractSolver):
                 return criterion.objective(adjusted)
             return criterion.weight(phi.shape[0]) * jnp.sum((adjusted + alpha[None, :]) ** 2)
 
-        def step(_: int, point: tuple[Array, Array]) -> tuple[Array, Array]:
+        def step(_: Int[Array, ""], point: tuple[Array, Array]) -> tuple[Array, Array]:
             return jax.tree.map(lambda x, g: x - rate * g, point, jax.grad(objective)(point))
 
         beta = jnp.zeros(count if shared else (phi.shape[1], count), phi.dtype)

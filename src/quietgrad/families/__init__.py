@@ -1,5 +1,6 @@
 """Variational families q(z; lambda): a transport of base draws, and what is known of it."""
 
+from .embed import embed
 from .family import AbstractFamily, HasEntropy, HasMoments, Invertible
 from .flow import AbstractFlow
 from .full_rank import FullRank
@@ -27,4 +28,5 @@ __all__ = [
     "LowRank",
     "MeanField",
     "RealNVP",
+    "embed",
 ]

@@ -27,7 +27,7 @@ class FullRank(AbstractFamily, HasEntropy, HasMoments, Invertible):
         """loc and log diagonal ~ N(0, spread^2) as in the mean-field start; no correlation."""
         dim = whole(dim, "dim", least=1)
         loc, log_diagonal = spread * jr.normal(key, (2, dim))
-        return cls(loc=loc, packed=_pack(jnp.diag(log_diagonal)), base=base)
+        return cls(loc=loc, packed=pack_triangle(jnp.diag(log_diagonal)), base=base)
 
     @property
     def dim(self) -> int:
@@ -87,9 +87,8 @@ class FullRank(AbstractFamily, HasEntropy, HasMoments, Invertible):
         return {"loc": jnp.ones_like(e), "packed": scale}
 
 
-def _pack(matrix: Float[Array, "dim dim"]) -> Float[Array, " triangle"]:
-    # The inverse of `_unpack`: row i of the packed (dim, dim) layout holds row i of the triangle, and
-    # the tail of the vector, read backwards, fills the upper part that `_unpack` drops.
+def pack_triangle(matrix: Float[Array, "dim dim"]) -> Float[Array, " triangle"]:
+    """The packed form of a lower triangle, its diagonal as it is: the inverse of `_unpack`."""
     dim = matrix.shape[0]
     index = _unpack(jnp.arange(dim * (dim + 1) // 2), dim)
     rows, columns = jnp.tril_indices(dim)

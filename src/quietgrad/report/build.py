@@ -10,9 +10,7 @@ from .page import render
 from .study import load
 
 
-def build(
-    directory: Path | str, *, statistic: str = "median", out: Path | str | None = None
-) -> Path:
+def build(directory: Path | str, *, statistic: str = "median", out: Path | str | None = None) -> Path:
     """Make the report of a study and return the path of its page.
 
     Everything comes from the records in `directory`, so it can be called again at any time, also

@@ -54,9 +54,7 @@ def plain(text: str) -> str:
     return text.replace("$", r"\$")
 
 
-def line(
-    axis: Axes, curve: Curve, x: str, statistic: str, style: Style, *, band: bool = True
-) -> None:
+def line(axis: Axes, curve: Curve, x: str, statistic: str, style: Style, *, band: bool = True) -> None:
     """A curve with the range over its repetitions behind it."""
     across = curve.x(x)
     if band and curve.reps > 1:

@@ -81,9 +81,7 @@ def curve(records: Sequence[Record], column: str, factor: float = 0.0) -> Curve 
     )
 
 
-def _known(
-    record: Record, column: str, factor: float
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _known(record: Record, column: str, factor: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     values = record.column(column)
     known = np.isfinite(values)
     smooth = smoothed(values[known], factor) if factor else values[known]

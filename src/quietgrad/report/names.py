@@ -54,7 +54,7 @@ STYLES = {
     "quadcv": Style("#009e73", _MIXED, "dashdot"),
     "quiet": Style("#7b3fa0", _SOLID, "solid"),
     "quiet-stein": Style("#cc79a7", _DASHED, "dash"),
-    "stl": Style("#e69f00", _SOLID, "solid"),
+    "stl": Style("#a6611a", _DASHED, "dash"),
     "zvcv-gd order 2": Style("#7b3fa0", _MIXED, "dashdot"),
     "zvcv-gd 20 steps": Style("#e69f00", _SOLID, "solid"),
     "zvcv-gd to convergence": Style("#5a5a5a", _DOTTED, "dot"),
@@ -62,7 +62,7 @@ STYLES = {
 _SPARE = [
     Style(colour, dash, plotly)
     for dash, plotly in ((_DOTTED, "dot"), (_DASHED, "dash"), (_MIXED, "dashdot"), (_SOLID, "solid"))
-    for colour in ("#56b4e9", "#b8860b", "#5a5a5a", "#a6611a", "#cc79a7")
+    for colour in ("#56b4e9", "#b8860b", "#8c564b", "#cc79a7")
 ]
 
 

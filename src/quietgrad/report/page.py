@@ -3,6 +3,7 @@
 import base64
 import io
 import json
+import re
 from collections.abc import Sequence
 from importlib import resources
 from typing import Any
@@ -39,8 +40,9 @@ def render(
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["minus"] = _minus
     return environment.get_template("page.html").render(
-        name=dict(tables.about(study))["study"],
+        name=study.title,
         headlines=headlines(study, rows, claims),
         about=tables.about(study),
         spec=_spec(study),
@@ -62,7 +64,12 @@ def render(
 
 
 def _template(name: str) -> str:
-    return resources.files(__package__).joinpath("templates", name).read_text(encoding="utf-8")
+    return resources.files("quietgrad.report").joinpath("templates", name).read_text(encoding="utf-8")
+
+
+def _minus(text: str) -> str:
+    """A hyphen before a number, made a minus sign."""
+    return re.sub(r"(?<![\w.])-(?=\d)", "−", text)
 
 
 def _shown(drawn: Drawn, statistic: str) -> bool:
@@ -93,6 +100,6 @@ def _spec(study: Study) -> str:
 
 
 def _commands(study: Study) -> list[str]:
-    name, out = dict(tables.about(study))["study"], study.directory.name
-    again = study.manifest.get("command") or f"quietgrad study {name} --out {out}"
+    out = study.directory.name
+    again = study.manifest.get("command") or f"quietgrad study {study.name} --out {out}"
     return [f"pip install 'quietgrad[study]=={__version__}'", str(again), f"quietgrad report {out}"]

@@ -6,18 +6,34 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..study.records import Record, read_record
+from ..study.records import Record
+from ..study.store import Store
 from ..study.summary import finished
 from . import names
 
 
 @dataclass(frozen=True)
 class Study:
-    """All records of a directory (finished or not), and the manifest as it was written."""
+    """All records of a directory (finished or not), and the manifest as it was written.
+
+    `missing` names the cells that the manifest plans and that have not been run.
+    """
 
     directory: Path
     records: Sequence[Record]
     manifest: Mapping[str, Any]
+    missing: Sequence[str] = ()
+
+    @property
+    def name(self) -> str:
+        """What the study is called on the command line."""
+        return str(self.manifest.get("name") or self.directory.name)
+
+    @property
+    def title(self) -> str:
+        """What it is called on its page."""
+        spec = self.manifest.get("spec")
+        return str((spec.get("title") if isinstance(spec, dict) else None) or self.name)
 
     @property
     def done(self) -> list[Record]:
@@ -50,13 +66,14 @@ class Study:
 
 
 def load(directory: Path) -> Study:
-    """Read every cell below `directory`; a directory without cells is an error that says so."""
-    files = sorted((directory / "cells").glob("*.parquet"))
-    if not files:
+    """Read every cell in `directory`; a directory without any is an error that says so."""
+    store = Store(directory)
+    records = store.read_all()
+    if not records:
         raise FileNotFoundError(
             f"no results in {directory}: expected cells/*.parquet as `quietgrad study` writes them"
         )
-    manifest = directory / "manifest.json"
-    about = json.loads(manifest.read_text()) if manifest.exists() else {}
-    records = sorted((read_record(file) for file in files), key=lambda record: record.cell.name)
-    return Study(directory, records, about)
+    manifest = store.manifest() if (directory / "manifest.json").exists() else {}
+    there = {record.cell.name for record in records}
+    planned = (planned.cell.name for planned in store.planned())
+    return Study(directory, records, manifest, [name for name in planned if name not in there])

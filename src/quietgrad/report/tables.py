@@ -7,7 +7,7 @@ import numpy as np
 
 from ..study.records import Record
 from ..study.summary import Row, best_elbo
-from .names import family_name, in_order, label_name, task_name
+from .names import FAMILIES, TASKS, family_name, in_order, label_name, styles, task_name
 from .study import Study
 from .words import count, nats, number
 
@@ -60,7 +60,11 @@ def _arrival(row: Row, *, first: bool) -> dict[str, str]:
 
 def unfinished(study: Study) -> list[dict[str, str]]:
     """Cells without results, and why."""
-    return [
+    absent = [
+        {"cell": name, "status": "missing", "reason": "not run yet; the same command goes on with it"}
+        for name in study.missing
+    ]
+    return absent + [
         {"cell": record.cell.name, "status": record.status, "reason": record.reason}
         for record in study.records
         if record.status != "done"
@@ -102,15 +106,14 @@ def _last(record: Record, column: str) -> float:
 def about(study: Study) -> list[tuple[str, str]]:
     """What was run, where, and with which versions."""
     cells_ = [record.cell for record in study.records]
-    spec = study.manifest.get("spec")
-    named = spec.get("name") if isinstance(spec, dict) else None
     steps = sorted({cell.steps for cell in cells_})
     facts = [
-        ("study", str(named or study.manifest.get("name") or study.directory.name)),
-        ("date", str(study.manifest.get("date") or study.manifest.get("created") or "not recorded")),
-        ("tasks", ", ".join(map(task_name, in_order((c.task for c in cells_), study.tasks())))),
-        ("families", ", ".join(in_order((c.family for c in cells_), study.families()))),
-        ("estimators", ", ".join(in_order((label_name(c.label) for c in cells_), ()))),
+        ("study", study.name),
+        ("begun", str(study.manifest.get("created", "not recorded"))),
+        ("last run", str(study.manifest.get("updated", "not recorded"))),
+        ("tasks", "; ".join(map(task_name, in_order((c.task for c in cells_), TASKS)))),
+        ("families", "; ".join(map(family_name, in_order((c.family for c in cells_), FAMILIES)))),
+        ("estimators", "; ".join(map(label_name, styles(study.records)))),
         ("draws a step", ", ".join(map(str, sorted({cell.draws for cell in cells_})))),
         ("repetitions", str(len({cell.rep for cell in cells_}))),
         ("steps", " or ".join(f"{number:,}" for number in steps)),
@@ -134,6 +137,11 @@ def _environment(study: Study) -> list[tuple[str, str]]:
         ("software", ", ".join(f"{name} {value}" for name, value in here.items() if value)),
     ]
     if len(found) > 1:
-        facts.append(("mixed", f"cells come from {len(found)} different environments; the above is "
-                      "the most frequent one"))
+        facts.append(
+            (
+                "mixed",
+                f"cells come from {len(found)} different environments; the above is "
+                "the most frequent one",
+            )
+        )
     return facts

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ..study.claims import Claim, Verdict
 from ..study.summary import Row
-from .names import family_name, label_name, task_name
+from .names import SIMULATED, family_name, label_name
 from .study import Study
 
 
@@ -51,11 +51,14 @@ def _counts(study: Study) -> str:
         for status, word in (("failed", "failed"), ("timeout", "timed out"), ("skipped", "skipped"))
         if by_status[status]
     ]
+    if study.missing:
+        others.append(f"{len(study.missing)} not run yet")
     rest = ", ".join(others) if others else "none failed or was skipped"
-    steps = sum(float(run.column("step")[-1]) for run in study.done if len(run.column("step")))
-    seconds = sum(float(run.column("seconds")[-1]) for run in study.done if len(run.column("step")))
+    ends = [(run.column("step"), run.column("seconds")) for run in study.done]
+    steps = sum((float(step[-1]) for step, _ in ends if len(step)), start=0.0)
+    seconds = sum((float(second[-1]) for _, second in ends if len(second)), start=0.0)
     return (
-        f"{count(by_status['done'], 'cell')} of {len(study.records):,} finished ({rest}): "
+        f"{count(by_status['done'], 'cell')} of {len(study.records) + len(study.missing):,} finished ({rest}): "
         f"{steps:,.0f} optimisation steps in {duration(seconds)} of optimisation."
     )
 
@@ -78,7 +81,7 @@ def _firsts(study: Study, rows: Sequence[Row]) -> list[str]:
 
 
 def _first(task: str, family: str, rows: Sequence[Row]) -> str:
-    place = f"On {task_name(task)}, with a {_family(family)}"
+    place = f"On {task}{' (simulated)' if task in SIMULATED else ''} with a {_family(family)}"
     arrived = [row for row in rows if row.seconds_to_target is not None]
     if not arrived:
         return f"{place}, no estimator came within 1 nat of the best ELBO in most repetitions."

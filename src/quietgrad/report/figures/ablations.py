@@ -57,16 +57,12 @@ def ablations(study: Study) -> list[Plan]:
 
 def _runs(study: Study, ablation: Ablation, task: str) -> list[Record]:
     """The variants, and the usual ZVCV-GD from the ablation itself or else from the main grid."""
-    variants = [
-        r for r in study.done if r.cell.task == task and r.cell.label in ablation.variants
-    ]
+    variants = [r for r in study.done if r.cell.task == task and r.cell.label in ablation.variants]
     places = {(run.cell.family, run.cell.draws) for run in variants}
     base = [
         r
         for r in study.done
-        if r.cell.task == task
-        and r.cell.label == BASE
-        and (r.cell.family, r.cell.draws) in places
+        if r.cell.task == task and r.cell.label == BASE and (r.cell.family, r.cell.draws) in places
     ]
     own = [run for run in base if run.cell.group == variants[0].cell.group]
     return [*(own or base), *variants]

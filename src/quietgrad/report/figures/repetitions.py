@@ -31,7 +31,7 @@ KINDS = (
     Kind("elbo", "ELBO", "elbo", "ELBO (nats)"),
     Kind("variance-ratio", "Variance ratio", "variance_ratio", "variance ratio"),
     Kind("lppd", "Test lppd", "lppd", "test lppd (nats)", early=True),
-    Kind("lppd-zoom", "Test lppd, zoomed in", "lppd", "test lppd (nats)"),
+    Kind("lppd-zoom", "Test lppd from close up", "lppd", "test lppd (nats)"),
 )
 
 
@@ -46,7 +46,7 @@ def repetitions(study: Study) -> list[Plan]:
         made.append(
             Plan(
                 f"repetitions-{kind.name}",
-                f"{kind.title} of each repetition, {task_name(task)}, mean-field",
+                f"{kind.title}, each repetition: {task_name(task)}, mean-field",
                 "Each column is one repetition with its own initial point, the same for all estimators. "
                 + ("Lower is better." if kind.column == "variance_ratio" else "Higher is better."),
                 None,

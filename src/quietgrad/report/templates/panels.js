@@ -59,9 +59,18 @@
   }
 
   // Zero or less cannot be on a logarithmic axis, and one decade or less need not be.
-  function wide(lines) {
+  function logarithmic(axis, lines) {
     const values = lines.flatMap((line) => line.y).filter((value) => value > 0);
-    return values.length > 0 && Math.max(...values) > 5 * Math.min(...values);
+    const low = Math.min(1, ...values), high = Math.max(1, ...values);
+    if (!(high > 5 * low)) {
+      axis.rangemode = "tozero";
+      return;
+    }
+    const ticks = [];
+    for (let power = Math.floor(Math.log10(low)); power <= Math.log10(high); power += 1) {
+      for (const digit of high / low > 1000 ? [1] : [1, 2, 5]) ticks.push(Number(`${digit}e${power}`));
+    }
+    Object.assign(axis, { type: "log", tickmode: "array", tickvals: ticks, ticktext: ticks.map(String) });
   }
 
   function layout(want, title, lines) {
@@ -106,8 +115,7 @@
     if (limits && !want.whole) first.yaxis.range = limits;
     const ratio = traces(want, "ratio");
     const second = layout(want, "variance ratio", ratio);
-    if (wide(ratio)) Object.assign(second.yaxis, { type: "log", dtick: "D2" });
-    else second.yaxis.rangemode = "tozero";
+    logarithmic(second.yaxis, ratio);
     Plotly.react("elbo-plot", elbo, first, config);
     Plotly.react("ratio-plot", ratio, second, config);
     reading.textContent = describe(want);

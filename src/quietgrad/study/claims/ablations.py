@@ -101,9 +101,7 @@ def _more_steps(twenty: list[Match]) -> Part:
 
 def _convergence(twenty: list[Match], converged: list[Match]) -> Part:
     after = {run.cell.rep: typical_ratio(run) for _, run in converged}
-    pairs = [
-        (typical_ratio(run), after[run.cell.rep]) for _, run in twenty if run.cell.rep in after
-    ]
+    pairs = [(typical_ratio(run), after[run.cell.rep]) for _, run in twenty if run.cell.rep in after]
     factors = _factors(pairs)
     if not factors:
         return missing(f'needs "{CONVERGED}" beside "{STEPS_20}" on {WHERE}')
@@ -126,7 +124,7 @@ def _unmoved(twenty: list[Match], converged: list[Match]) -> list[Part]:
                 change.part(
                     change.within(-STILL, STILL),
                     f"with {name} the late ELBO is {change.middle:+.2f} nats from that with 4 steps",
-                    f"ELBO {change.middle:+.2f}",
+                    f"ELBO, {name}: {change.middle:+.2f} nats",
                     "+.2f",
                 )
             )

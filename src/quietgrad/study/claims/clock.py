@@ -76,7 +76,7 @@ def _gap(evidence: Evidence, settings: Sequence[Setting]) -> Part:
     return change.part(
         change.within(-math.inf, 0.0),
         f"the times differ by a factor of {wide:.2f} at L = {few} and {narrow:.2f} at L = {many}",
-        f"gap {wide:.2f}x at L = {few}, {narrow:.2f}x at L = {many}",
+        f"gap of {wide:.2f} at L = {few}, {narrow:.2f} at L = {many}",
         "+.2f",
         about="change of the log gap ",
     )
@@ -123,7 +123,7 @@ def draws_are_cheap(evidence: Evidence) -> Claim:
                 price.within(0.0, LITTLE),
                 f"on this machine a step with {many} draws takes {price.middle:.2f} times as long as "
                 f"one with {few} (the paper used an A100 graphics card)",
-                f"{price.middle:.2f}x the time of a step",
+                f"{price.middle:.2f} times the time of a step",
                 ".2f",
             ),
             _faster(steps, seconds),
@@ -147,7 +147,7 @@ def _faster(steps: Sequence[tuple[int, float]], seconds: Sequence[tuple[int, flo
     return fewer.part(
         fewer.within(0.0, 1.0),
         f"it needs {fewer.middle:.2f} times the steps and {sooner.middle:.2f} times the seconds",
-        f"{fewer.middle:.2f}x the steps, {sooner.middle:.2f}x the seconds",
+        f"{fewer.middle:.2f} times the steps, {sooner.middle:.2f} times the seconds",
         ".2f",
         about="steps ",
     )

@@ -146,7 +146,7 @@ def _same_order(grids: Sequence[np.ndarray]) -> Part:
     return Part(
         Verdict.DOES_NOT if share < 0.75 else verdict,
         f"medians and means agree in {same} of {total} comparisons",
-        f"{share:.0%} alike",
+        f"order alike in {share:.0%}",
         f"{same} of {total}",
     )
 
@@ -163,6 +163,6 @@ def _spread(grids: Sequence[np.ndarray]) -> Part:
         Verdict.HOLDS if larger > len(factors) / 2 else Verdict.DOES_NOT,
         f"early on, repetitions differ more than estimators in {larger} of {len(factors)} settings "
         f"(median factor {middle:.2g})",
-        f"spread {middle:.2g}x",
+        f"spread over repetitions {middle:.2g} times that over estimators",
         f"{larger} of {len(factors)}",
     )

@@ -36,8 +36,7 @@ def _early(evidence: Evidence, setting: Setting) -> Part:
     model, family, draws = setting
     task = evidence.task(model)
     gaps = [
-        _early_gap(evidence, plain, quad)
-        for plain, quad in evidence.match(setting, "nocv", "quadcv")
+        _early_gap(evidence, plain, quad) for plain, quad in evidence.match(setting, "nocv", "quadcv")
     ]
     known = [gap for gap in gaps if not math.isnan(gap)]
     if not known:
@@ -52,9 +51,7 @@ def _early(evidence: Evidence, setting: Setting) -> Part:
 
 
 def _early_gap(evidence: Evidence, plain: Record, quad: Record) -> float:
-    steps, where, other = np.intersect1d(
-        plain.column("step"), quad.column("step"), return_indices=True
-    )
+    steps, where, other = np.intersect1d(plain.column("step"), quad.column("step"), return_indices=True)
     if len(steps) == 0:
         return math.nan
     end = evidence.respectable(plain).steps

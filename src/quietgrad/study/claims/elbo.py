@@ -73,7 +73,7 @@ def _cost(task: str, pairs: list[Match]) -> Part:
     return cost.part(
         cost.within(*COST),
         f"on {task}, a QuadCV step takes {cost.middle:.2f} times as long as a NoCV step",
-        f"{cost.middle:.2f}x the time",
+        f"{task}: {cost.middle:.2f} times the time",
         ".2f",
     )
 

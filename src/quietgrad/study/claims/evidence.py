@@ -34,7 +34,7 @@ Match = tuple[Record, ...]
 
 
 class Evidence:
-    """Finished records with an ELBO, looked up by model, family, label and draws, and paired by repetition."""
+    """Finished records with an ELBO, by model, family, label and draws, paired by repetition."""
 
     def __init__(self, records: Iterable[Record]) -> None:
         self._runs: dict[tuple[str, str, str, str, int], dict[int, Record]] = {}

@@ -38,7 +38,7 @@ def quadcv_is_quieter(evidence: Evidence) -> Claim:
                 below.within(0.5, 1.0),
                 f"QuadCV's ratio is the lower one in {below.middle:.0%} of the runs, and "
                 f"{factor.middle:.2g} times ZVCV-GD's in the geometric mean",
-                f"lower in {below.middle:.0%}, {factor.middle:.2g}x",
+                f"lower in {below.middle:.0%} of runs",
                 ".0%",
             ),
             _gaussian_most(factors),
@@ -66,7 +66,7 @@ def _gaussian_most(factors: dict[str, list[tuple[int, float]]]) -> Part:
     return factor.part(
         factor.within(0.0, 1.0),
         f"QuadCV over ZVCV-GD is {here:.2g} for Gaussian families and {there:.2g} for Real NVP",
-        f"{here:.2g}x Gaussian, {there:.2g}x Real NVP",
+        f"factor {here:.2g} Gaussian, {there:.2g} Real NVP",
         ".2g",
         about="first over second ",
     )
@@ -101,7 +101,7 @@ def _more_draws(evidence: Evidence, settings: Sequence[Setting]) -> Part:
     return factor.part(
         factor.within(0.0, 1.0),
         f"its ratio at L = 50 is {factor.middle:.2f} times that at L = 10",
-        f"L: {factor.middle:.2f}x",
+        f"L = 50 over L = 10: {factor.middle:.2f}",
         ".2f",
     )
 
@@ -120,7 +120,7 @@ def _smaller_dim(evidence: Evidence) -> Part:
     return slope.part(
         slope.within(0.0, math.inf),
         f"ten times the dimensions multiply the ratio by {10**slope.middle:.2f}",
-        f"slope {slope.middle:+.3f}",
+        f"slope in dim z {slope.middle:+.3f}",
         "+.3f",
     )
 
@@ -138,7 +138,7 @@ def _networks(evidence: Evidence) -> Part:
     return ratio.part(
         ratio.within(NO_REDUCTION, math.inf),
         f"on BNNs its ratio is {ratio.middle:.3f}",
-        f"BNN: {ratio.middle:.3f}",
+        f"ratio on BNNs {ratio.middle:.3f}",
         ".3f",
     )
 

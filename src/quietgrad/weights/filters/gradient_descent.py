@@ -9,7 +9,7 @@ from typing import Literal
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from .filter import AbstractFilter
 
@@ -40,7 +40,7 @@ class GradientDescent(AbstractFilter):
         else:
             c = (2 * self.rate / gram.shape[0]).astype(gram.dtype)
 
-            def step(_: int, sums: Float[Array, "m n"]) -> Float[Array, "m n"]:
+            def step(_: int | Int[Array, ""], sums: Float[Array, "m n"]) -> Float[Array, "m n"]:
                 # sums of (I - cK)^m applied to the rows: S <- rows + S (I - cK)
                 inner = jnp.sum(sums, axis=1, keepdims=True)
                 return rows + sums - c * (inner + sums @ gram)

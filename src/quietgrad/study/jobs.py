@@ -1,0 +1,77 @@
+"""A cell with all that is needed to run it, in plain values, and the seeds that estimators share."""
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from .records import Cell
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """How a cell is evaluated; the fields are those of `Grid`."""
+
+    evaluate_every: int
+    elbo_draws: int
+    variance_every: int
+    variance_repeats: int
+    lppd_every: int
+    lppd_draws: int
+    light_evaluation: bool
+
+
+@dataclass(frozen=True)
+class Job:
+    """A cell and all that is needed to run it, in plain values: what coordinators send to workers."""
+
+    cell: Cell
+    evaluation: Evaluation
+    seed: int
+    timeout: float = 3600.0
+    timed: bool = True
+    module: str | None = None
+    module_digest: str | None = None
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes with whatever changes the result: a stored record with another one is out of date."""
+        parts = (
+            dataclasses.asdict(self.cell),
+            dataclasses.asdict(self.evaluation),
+            self.seed,
+            self.timed,
+            self.module_digest,
+        )
+        return digest(json.dumps(parts, sort_keys=True))
+
+    @property
+    def programs(self) -> tuple:
+        """Jobs for which this is equal run the same compiled programs."""
+        cell = self.cell
+        settings = json.dumps(cell.settings, sort_keys=True)
+        parts = (cell.task, cell.family, cell.estimator, settings, cell.draws, cell.learning_rate)
+        return (*parts, cell.batch_size, self.evaluation, self.module_digest)
+
+    def to_json(self) -> dict[str, Any]:
+        """The job as plain values."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> "Job":
+        """The job that `to_json` wrote."""
+        inner = {"cell": Cell(**values["cell"]), "evaluation": Evaluation(**values["evaluation"])}
+        return cls(**{**values, **inner})
+
+
+def seed_of(task: str, family: str, rep: int) -> int:
+    """The seed of initial point, minibatches and draws: the same for every estimator and L."""
+    return int(digest(f"{task}/{family}/{rep}")[:8], 16) >> 1
+
+
+def digest(text: str | bytes) -> str:
+    """A short hash of a text."""
+    data = text.encode() if isinstance(text, str) else text
+    return hashlib.blake2b(data, digest_size=16).hexdigest()

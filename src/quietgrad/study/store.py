@@ -1,0 +1,162 @@
+"""A study on disk: `manifest.json`, and one parquet file for each finished cell in `cells/`.
+
+Workers write their own cells, each in one atomic move, so whatever is killed leaves whole files only,
+and what is missing is known from the directory alone. No jax: reports and `status` use this.
+"""
+
+import datetime
+import json
+import os
+import re
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .jobs import Job, digest
+from .records import Cell, Record, read_record, write_record
+
+FORMAT = 1
+# A stored record is out of date if it was made with another value of one of these.
+IDENTITY = ("quietgrad", "commit", "precision")
+AGAIN = ("failed", "timeout")
+TEMPORARY_SECONDS = 3600.0
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A cell that the study should have, and the fingerprint that its record should carry."""
+
+    cell: Cell
+    fingerprint: str
+
+
+class Store:
+    """The results directory of a study."""
+
+    def __init__(self, root: Path | str):
+        self.root = Path(root)
+
+    @property
+    def cells(self) -> Path:
+        """Where the cells are."""
+        return self.root / "cells"
+
+    def create(self) -> "Store":
+        """Make the directory if need be, and clear what killed writers left half done."""
+        self.cells.mkdir(parents=True, exist_ok=True)
+        for leftover in self.cells.glob(".*.tmp"):
+            if time.time() - leftover.stat().st_mtime > TEMPORARY_SECONDS:
+                leftover.unlink(missing_ok=True)
+        return self
+
+    def path(self, cell: Cell) -> Path:
+        """The file of a cell: readable, safe for every file system, one for each name."""
+        safe = re.sub(r"[^A-Za-z0-9.]+", "-", cell.name.replace("/", "--")).strip("-")
+        return self.cells / f"{safe[:120]}-{digest(cell.name)[:8]}.parquet"
+
+    def write(self, record: Record) -> None:
+        """Store a record in place of any earlier one of the same cell."""
+        write_record(self.path(record.cell), record)
+
+    def read(self, cell: Cell) -> Record | None:
+        """The record of a cell; None if there is none, or a broken one."""
+        return _read(self.path(cell))
+
+    def remove(self, cell: Cell) -> None:
+        """Forget the record of a cell."""
+        self.path(cell).unlink(missing_ok=True)
+
+    def read_all(self) -> list[Record]:
+        """Every record that can be read, in the order of the manifest and then of names."""
+        order = {planned.cell.name: place for place, planned in enumerate(self.planned())}
+        records = [record for file in self.cells.glob("*.parquet") if (record := _read(file))]
+        return sorted(records, key=lambda r: (order.get(r.cell.name, len(order)), r.cell.name))
+
+    def missing(self, jobs: Iterable[Job], environment: Mapping[str, Any]) -> list[Job]:
+        """The jobs without an up-to-date record, or whose record says that they failed or timed out."""
+        return [
+            job
+            for job in jobs
+            if self.state(Planned(job.cell, job.fingerprint), environment)
+            in ("missing", "out of date", *AGAIN)
+        ]
+
+    def state(self, planned: Planned, environment: Mapping[str, Any]) -> str:
+        """ "missing", "out of date", or the status of the record."""
+        record = self.read(planned.cell)
+        if record is None:
+            return "missing"
+        same = record.outcome.get("fingerprint") == planned.fingerprint and all(
+            record.environment.get(name) == environment.get(name)
+            for name in IDENTITY
+            if name in environment
+        )
+        return record.status if same else "out of date"
+
+    def count(self, environment: Mapping[str, Any]) -> Counter[str]:
+        """How many of the planned cells are in which state."""
+        return Counter(self.state(planned, environment) for planned in self.planned())
+
+    def planned(self) -> list[Planned]:
+        """The cells of the manifest."""
+        if not (self.root / "manifest.json").exists():
+            return []
+        return [
+            Planned(Cell(**entry["cell"]), entry["fingerprint"]) for entry in self.manifest()["cells"]
+        ]
+
+    def manifest(self) -> dict[str, Any]:
+        """What is known about the study as a whole."""
+        path = self.root / "manifest.json"
+        if not path.exists():
+            raise FileNotFoundError(f"{self.root} is not the results directory of a study")
+        about = json.loads(path.read_text(encoding="utf-8"))
+        if about.get("format") != FORMAT:
+            raise ValueError(
+                f"{path} has format {about.get('format')!r}; this version reads {FORMAT}"
+            )
+        return about
+
+    def write_manifest(
+        self,
+        jobs: Sequence[Job],
+        *,
+        spec: Mapping[str, Any],
+        environment: Mapping[str, Any],
+        command: str,
+    ) -> None:
+        """Add these jobs to what the study should have; earlier cells of other names stay."""
+        known = {planned.cell.name: planned for planned in self.planned()}
+        known |= {job.cell.name: Planned(job.cell, job.fingerprint) for job in jobs}
+        now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+        created = self.manifest()["created"] if (self.root / "manifest.json").exists() else now
+        document = {
+            "format": FORMAT,
+            "name": spec["name"],
+            "created": created,
+            "updated": now,
+            "command": command,
+            "spec": dict(spec),
+            "environment": dict(environment),
+            "cells": [
+                {"cell": vars(planned.cell), "fingerprint": planned.fingerprint}
+                for planned in known.values()
+            ],
+        }
+        temporary = self.root / f".manifest.json.{os.getpid()}.tmp"
+        with temporary.open("w", encoding="utf-8") as file:
+            json.dump(document, file, indent=1, default=str)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, self.root / "manifest.json")
+
+
+def _read(path: Path) -> Record | None:
+    """A broken file counts as none: the cell is run again and the file replaced."""
+    try:
+        return read_record(path)
+    except (OSError, ValueError, KeyError, TypeError):
+        return None

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .gradient_noise import gradient_error, gradient_variance, variance_ratio
     from .fitting import fit
     from .metrics import elbo, elbo_with_error, lppd
+    from .racing import race
     from .results import FitResult, Plateau, Status
     from .samplers import Antithetic, Iid, LatinHypercube, Rqmc
     from .surrogates import QuadCV, Taylor
@@ -31,6 +32,7 @@ _HOMES = {
     "gradient_noise": ["gradient_error", "gradient_variance", "variance_ratio"],
     "fitting": ["fit"],
     "metrics": ["elbo", "elbo_with_error", "lppd"],
+    "racing": ["race"],
     "results": ["FitResult", "Plateau", "Status"],
     "samplers": ["Antithetic", "Iid", "LatinHypercube", "Rqmc"],
     "surrogates": ["QuadCV", "Taylor"],
@@ -76,6 +78,7 @@ __all__ = [
     "gradient_error",
     "gradient_variance",
     "lppd",
+    "race",
     "tasks",
     "variance_ratio",
 ]

@@ -62,6 +62,57 @@ def fit(
     )
 
 
+@app.command
+def race(
+    model: str | None = None,
+    *,
+    task: str | None = None,
+    family: str = "mean-field",
+    seconds: float = 4.0,
+    learning_rate: float = 0.01,
+    batch_size: int | None = None,
+    seed: int = 0,
+    json: Annotated[Path | None, cyclopts.Parameter(name="--json")] = None,
+    plot: Path | None = None,
+) -> int:
+    """Find out which estimator reaches the answer first on your model and machine.
+
+    Parameters
+    ----------
+    model
+        A Python file and the name of a target in it: my_model.py:target.
+    task
+        A built-in task instead, from `quietgrad list`.
+    family
+        The variational family.
+    seconds
+        Seconds of optimisation for each candidate.
+    learning_rate
+        Adam's step size, the same for all.
+    batch_size
+        Rows a step; all rows, or the task's own choice, if left out.
+    seed
+        Seed of the common start and of the draws.
+    json
+        Also write the result to this file.
+    plot
+        Also draw ELBO against seconds to this file (PNG or PDF).
+    """
+    from .commands.race import race_command
+
+    return race_command(
+        model,
+        task=task,
+        family=family,
+        seconds=seconds,
+        learning_rate=learning_rate,
+        batch_size=batch_size,
+        seed=seed,
+        json_path=json,
+        plot_path=plot,
+    )
+
+
 @app.command(name="list")
 def list_names() -> int:
     """List tasks, families and estimators, with a line on each."""

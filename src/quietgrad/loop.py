@@ -160,6 +160,8 @@ def fit(
     q = eqx.combine(carry.params, static)
     fresh = jr.fold_in(keys.evaluation, steps + 1)
     value, error = elbo_with_error(target, q, draws=evaluation_draws, key=fresh)
+    if not jnp.isfinite(value):
+        status = Status.NON_FINITE
     return FitResult(
         q=q,
         elbo=float(value),

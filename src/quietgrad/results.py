@@ -28,9 +28,9 @@ HINTS = {
     Status.CONVERGED: "the ELBO has stopped rising",
     Status.BUDGET: "the ELBO was still rising, or too noisy to tell; give more steps",
     Status.NON_FINITE: (
-        "the parameters turned NaN or infinite after this step, and q is the last finite one; try a "
-        "smaller learning rate, optax.clip_by_global_norm, more draws, or check the log density for "
-        "log(0), sqrt(0) or overflow far from the mode"
+        "the parameters or the ELBO turned NaN or infinite after this step, and q holds the last finite "
+        "parameters; try a smaller learning rate, optax.clip_by_global_norm, more draws, or check the "
+        "log density for log(0), sqrt(0) or overflow far from the mode"
     ),
     Status.INTERRUPTED: "stopped by the user; fit(target, result.q, ...) goes on from here",
 }

@@ -16,7 +16,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocato
 from .curves import Curve
 from .names import Style, label_name
 
-SETTINGS: dict[str, Any] = {
+SETTINGS: dict[Any, Any] = {
     "font.size": 10,
     "axes.titlesize": 10.5,
     "axes.grid": True,

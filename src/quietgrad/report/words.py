@@ -57,8 +57,9 @@ def _counts(study: Study) -> str:
     ends = [(run.column("step"), run.column("seconds")) for run in study.done]
     steps = sum((float(step[-1]) for step, _ in ends if len(step)), start=0.0)
     seconds = sum((float(second[-1]) for _, second in ends if len(second)), start=0.0)
+    total = len(study.records) + len(study.missing)
     return (
-        f"{count(by_status['done'], 'cell')} of {len(study.records) + len(study.missing):,} finished ({rest}): "
+        f"{count(by_status['done'], 'cell')} of {total:,} finished ({rest}): "
         f"{steps:,.0f} optimisation steps in {duration(seconds)} of optimisation."
     )
 

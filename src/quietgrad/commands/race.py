@@ -1,0 +1,151 @@
+"""`quietgrad race`: a user's model, or a built-in task, on the track."""
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import jax.random as jr
+from rich.console import Console
+from rich.table import Table
+
+from .. import tasks
+from .._checks import lookup
+from ..environment import environment
+from ..families import REGISTRY as FAMILIES
+from ..racing import RaceResult, race
+from ..targets import Target
+
+FORMAT = 1
+
+
+def race_command(
+    model: str | None,
+    *,
+    task: str | None,
+    family: str,
+    seconds: float,
+    learning_rate: float,
+    batch_size: int | None,
+    seed: int,
+    json_path: Path | None,
+    plot_path: Path | None,
+) -> int:
+    """Run the race, print it, and write what was asked for."""
+    if (model is None) == (task is None):
+        raise ValueError("name a model (my_model.py:target) or a built-in --task, not both")
+    if task is not None:
+        loaded = tasks.load(task)
+        target, title = loaded.train, loaded.title
+        batch_size = loaded.batch_size if batch_size is None else batch_size
+    else:
+        assert model is not None
+        target, title = load_target(model), model
+    if target.dim is None:
+        raise ValueError("the target does not say its dim: make it with dim=... or example=...")
+    make_family = lookup(FAMILIES, family, "family")
+    key_start, key_race = jr.split(jr.key(seed))
+    q = make_family.init(target.dim, key=key_start)
+    result = race(
+        target,
+        q,
+        seconds=seconds,
+        learning_rate=learning_rate,
+        batch_size=batch_size,
+        key=key_race,
+    )
+    _print(title, family, result)
+    if json_path is not None:
+        document = {
+            "format": FORMAT,
+            "title": title,
+            "family": family,
+            "seed": seed,
+            "budget_seconds": seconds,
+            "mark": result.mark,
+            "recommendation": result.recommendation(),
+            "left_out": result.left_out,
+            "lanes": result.rows(),
+            "environment": environment(),
+        }
+        json_path.write_text(json.dumps(document, indent=1) + "\n")
+    if plot_path is not None:
+        _plot(plot_path, title, result)
+    return 0
+
+
+def load_target(place: str) -> Target:
+    """The target named by `file.py:name`; the name's value may be a target or a function that makes one."""
+    file, _, name = place.rpartition(":")
+    path = Path(file)
+    if not file or not name or not path.is_file():
+        raise ValueError(
+            f"{place!r} does not name a target: give a Python file and a name in it, "
+            "as in my_model.py:target"
+        )
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, str(path.resolve().parent))
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        sys.path.pop(0)
+    if not hasattr(module, name):
+        names = [n for n, value in vars(module).items() if isinstance(value, Target)]
+        found = f"; targets there: {', '.join(names)}" if names else ""
+        raise ValueError(f"{path.name} has no {name!r}{found}")
+    found_value: Any = getattr(module, name)
+    if callable(found_value) and not isinstance(found_value, Target):
+        found_value = found_value()
+    if not isinstance(found_value, Target):
+        raise TypeError(
+            f"{place} is a {type(found_value).__name__}; make it a quietgrad.Target, for example "
+            "quietgrad.Target.from_logdensity(fn, dim=5)"
+        )
+    return found_value
+
+
+def _print(title: str, family: str, result: RaceResult) -> None:
+    console = Console()
+    table = Table(
+        title=f"{title}, {family}: first to ELBO {result.mark:.2f} (the best anyone found, minus 1 nat)",
+        title_justify="left",
+    )
+    for column in ("candidate", "seconds", "steps", "final ELBO", "µs a step", "variance × cost"):
+        table.add_column(column, justify="left" if column == "candidate" else "right")
+    for lane in result.lanes:
+        seconds = "never" if lane.seconds_to_mark is None else f"{lane.seconds_to_mark:.3g}"
+        steps = "–" if lane.steps_to_mark is None else f"{lane.steps_to_mark:,}"
+        ending = f"{lane.elbo:.2f}" + ("" if lane.status != "non-finite" else " (non-finite)")
+        cost = f"{lane.microseconds:.0f}"
+        table.add_row(lane.name, seconds, steps, ending, cost, f"{lane.noise_cost:.2g}")
+    console.print(table)
+    for name, reason in result.left_out.items():
+        console.print(f"left out: {name}: {reason}")
+    console.print(result.recommendation())
+
+
+def _plot(path: Path, title: str, result: RaceResult) -> None:
+    try:
+        import matplotlib
+    except ImportError as error:
+        raise ImportError("the plot needs matplotlib: pip install 'quietgrad[study]'") from error
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(7, 4.5), layout="constrained")
+    for lane in result.lanes:
+        axes.plot(lane.seconds, lane.elbos, label=lane.name, linewidth=1.5)
+    axes.axhline(result.mark, color="black", linewidth=0.8, linestyle=":", label="best − 1 nat")
+    top = result.mark + 1.0
+    axes.set_ylim(top - 40, top + 4)
+    axes.set_xscale("log")
+    axes.set_xlabel("seconds of optimisation")
+    axes.set_ylabel("ELBO (nats)")
+    axes.set_title(title)
+    axes.legend(fontsize="small")
+    figure.savefig(path, dpi=150)
+    plt.close(figure)

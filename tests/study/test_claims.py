@@ -1,0 +1,191 @@
+"""Every claim reaches all three verdicts, each for the right reason."""
+
+import subprocess
+import sys
+
+import fabricated
+import pytest
+
+from quietgrad.study.claims import CLAIMS, Evidence, Verdict, judge
+from quietgrad.study.claims.interval import geometric, mean
+
+
+def claim(records, number):
+    return CLAIMS[number - 1](Evidence(records))
+
+
+def test_all_hold_in_a_world_made_as_the_paper_says():
+    claims = judge(fabricated.study())
+    assert [one.number for one in claims] == list(range(1, len(CLAIMS) + 1))
+    assert {one.number: str(one.verdict) for one in claims} == dict.fromkeys(range(1, 14), "holds")
+    for one in claims:
+        assert "nan" not in one.value + one.uncertainty + one.why
+        assert one.how
+        assert "stand-in" not in one.why
+
+
+def no_overhead(cell, its):
+    """Control variates that cost nothing: NoCV is no longer first."""
+    its.step_seconds = 3e-4 if cell.label == "nocv" else 1e-4
+
+
+def expensive_draws(cell, its):
+    its.step_seconds *= 4 if cell.draws == 50 else 1
+
+
+def no_lift(cell, its):
+    its.final = -800.0
+
+
+def large_zvcv_gain(cell, its):
+    its.final += 20 if cell.label == "zvcv-gd" else 0
+
+
+def quick_start(cell, its):
+    its.pace *= 0.5 if cell.label == "quadcv" else 1
+
+
+def loud_quadcv(cell, its):
+    its.ratio_late = 1.5 if cell.label == "quadcv" else its.ratio_late
+
+
+def quiet_on_networks(cell, its):
+    its.ratio = its.ratio_late = 0.3 if cell.label == "zvcv-gd" else its.ratio_late
+
+
+def batch_noise(cell, its):
+    its.variance += 2000
+
+
+def another_rank_five(cell, its):
+    if cell.family == "low-rank" and cell.label != "nocv":
+        its.final -= 20
+        its.step_seconds *= 0.1
+
+
+def one_bad_start(cell, its):
+    """One repetition of NoCV never leaves its start: the mean goes, the median stays."""
+    if cell.label == "nocv":
+        its.final += 30 - (4000 if cell.rep == 0 else 0)
+
+
+def costly_late_gains(cell, its):
+    its.lppd_slope = 5
+
+
+def quiet_second_order(cell, its):
+    its.ratio = its.ratio_late = min(its.ratio, 0.9)
+
+
+def loud_twenty(cell, its):
+    if cell.label.endswith("20 steps"):
+        its.ratio = its.ratio_late = 1.4
+
+
+REFUTED = {
+    1: no_overhead,
+    2: expensive_draws,
+    3: no_lift,
+    4: large_zvcv_gain,
+    5: quick_start,
+    6: loud_quadcv,
+    7: quiet_on_networks,
+    8: batch_noise,
+    9: another_rank_five,
+    10: one_bad_start,
+    11: costly_late_gains,
+    12: quiet_second_order,
+    13: loud_twenty,
+}
+
+
+@pytest.mark.parametrize("number", REFUTED)
+def test_refuted(number):
+    assert claim(fabricated.study(bend=REFUTED[number]), number).verdict is Verdict.DOES_NOT
+
+
+def without(label, **where):
+    """A study that lacks one estimator."""
+    labels = [one for one in fabricated.LABELS if one != label]
+    return fabricated.study(labels=labels, **where)
+
+
+LACKING = {
+    1: (lambda: without("quadcv"), "needs NoCV, ZVCV-GD and QuadCV"),
+    2: (lambda: fabricated.study(draws=[10]), "L = 50"),
+    3: (lambda: without("quadcv"), "needs NoCV and QuadCV on frisk"),
+    4: (lambda: without("zvcv-gd"), "ZVCV-GD"),
+    5: (lambda: without("quadcv"), "needs NoCV and QuadCV on a1a"),
+    6: (lambda: without("quadcv"), "variance ratios of ZVCV-GD and QuadCV"),
+    7: (lambda: without("zvcv-gd"), "ZVCV-GD at L = 10 and L = 50"),
+    8: (lambda: without("nocv"), "variances of NoCV"),
+    9: (lambda: fabricated.study(families=["mean-field"]), "low-rank"),
+    10: (lambda: fabricated.study(reps=2), "three or more repetitions"),
+    11: (lambda: fabricated.study(tasks=["a1a"]), "redwine"),
+    12: (lambda: fabricated.study(ablations=False), "order 2"),
+    13: (lambda: fabricated.study(ablations=False), "20 steps"),
+}
+
+
+@pytest.mark.parametrize("number", LACKING)
+def test_cannot_tell_without_the_data(number):
+    make, reason = LACKING[number]
+    judged = claim(make(), number)
+    assert judged.verdict is Verdict.CANNOT_TELL
+    assert reason in judged.why
+
+
+@pytest.mark.parametrize("records", [[], fabricated.study(reps=1)], ids=["nothing", "one rep"])
+def test_no_verdict_from_nothing_or_a_single_repetition(records):
+    assert {one.verdict for one in judge(records)} == {Verdict.CANNOT_TELL}
+
+
+def test_no_verdict_on_the_final_elbo_from_runs_that_have_not_arrived():
+    records = fabricated.study(steps=500)
+    for number in (3, 4, 11):
+        assert claim(records, number).verdict is Verdict.CANNOT_TELL
+    assert "had not arrived" in claim(records, 3).why
+
+
+def test_stand_ins_are_used_and_named():
+    records = fabricated.study(tasks=fabricated.STAND_INS)
+    judged = claim(records, 3)
+    assert judged.verdict is Verdict.HOLDS
+    assert "counts for frisk" in judged.why
+    assert "diabetes for redwine" in judged.why
+    # The range of the lppd is a property of the wine data, so nothing else can confirm it.
+    assert claim(records, 11).verdict is Verdict.CANNOT_TELL
+
+
+def test_the_papers_data_goes_before_the_stand_ins():
+    records = fabricated.study(tasks=["frisk", "counts"], bend=_bad_counts)
+    assert claim(records, 12).verdict is Verdict.HOLDS
+
+
+def _bad_counts(cell, its):
+    if cell.task == "counts":
+        its.ratio = its.ratio_late = 0.5
+
+
+def test_failed_cells_do_not_count():
+    records = fabricated.study(tasks=["frisk"], reps=2)
+    failed = fabricated.unfinished("failed", "out of memory", task="frisk")
+    assert judge([*records, failed]) == judge(records)
+
+
+def test_interval_is_students():
+    # Mean 2, standard error 1/sqrt(3); the 95th percentile of t with two degrees of freedom: 2.92.
+    interval = mean([1.0, 2.0, 3.0])
+    assert interval.low == pytest.approx(2 - 2.919986 / 3**0.5, rel=1e-5)
+    assert interval.within(0.0, 4.0) is Verdict.HOLDS
+    assert interval.within(2.0, 4.0) is Verdict.CANNOT_TELL
+    assert interval.within(5.0, 6.0) is Verdict.DOES_NOT
+    assert geometric([1.0, 4.0]).middle == pytest.approx(2.0)
+    assert mean([1.0]).within(0.0, 2.0) is Verdict.CANNOT_TELL
+
+
+def test_judging_does_not_import_jax():
+    code = (
+        "import sys; from quietgrad.study.claims import judge; judge([]); sys.exit('jax' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,111 @@
+"""What the tests run on: small targets with arrays for parameters, and families off their start.
+
+The targets are one module with different numbers in it, so one compiled function serves them all.
+"""
+
+import functools
+import inspect
+import math
+import zlib
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, Float
+from quietgrad import bases, families
+from quietgrad.targets import Target
+
+SEED = 20240229
+TRACES = [0]
+
+
+def key_of(name: str) -> Array:
+    """The key that belongs to `name`."""
+    return jr.fold_in(jr.key(SEED), zlib.crc32(name.encode()))
+
+
+class Posterior(eqx.Module):
+    """A 2-D density: a quadratic, a ridge along z_2 = sin(1.5 z_1) of height `bend`, and a logit.
+
+    Tails are quadratic whatever the numbers, so gradients have variance under heavy-tailed bases too.
+    `TRACES` counts how often Python runs through the density: only when something is compiled.
+    """
+
+    loc: Float[Array, "2"]
+    precision: Float[Array, "2 2"]
+    bend: Float[Array, ""]
+
+    def log_prior(self, z: Float[Array, "2"]) -> Float[Array, ""]:
+        """The quadratic and the ridge."""
+        TRACES[0] += 1
+        gap = z - self.loc
+        return -0.5 * gap @ self.precision @ gap - 0.5 * self.bend * (z[1] - jnp.sin(1.5 * z[0])) ** 2
+
+    def log_likelihood(self, z: Float[Array, "2"], data: tuple[Array, Array]) -> Float[Array, " rows"]:
+        """Bernoulli outcomes with logit x'z."""
+        x, y = data
+        logit = x @ z
+        return y * logit - jnp.logaddexp(logit, 0.0)
+
+
+def _posterior(*, bend: float, slopes: float, dtype: Any) -> Target:
+    x = slopes * jnp.array([[1.0, 2.0], [-1.5, 0.5], [0.3, -2.0], [2.0, 1.0], [-0.5, 1.5]])
+    model = Posterior(
+        jnp.array([0.4, -0.3]), jnp.array([[1.5, 0.6], [0.6, 0.9]]), jnp.asarray(bend, x.dtype)
+    )
+    y = jnp.array([1.0, 0.0, 1.0, 1.0, 0.0])
+    model, data = cast((model, (x, y)), dtype)
+    return Target(model.log_prior, model.log_likelihood, data, dim=2)
+
+
+TARGETS = {
+    "gaussian": {"bend": 0.0, "slopes": 0.0},
+    "curved": {"bend": 2.0, "slopes": 1.0},
+    "logistic": {"bend": 0.0, "slopes": 2.0},
+}
+
+
+@functools.cache
+def target_2d(name: str, dtype: Any = jnp.float64) -> Target:
+    """One of `TARGETS`; "gaussian" is the only one with a quadratic log density."""
+    return _posterior(**TARGETS[name], dtype=dtype)
+
+
+def cast(tree: Any, dtype: Any) -> Any:
+    """The tree with its floating-point arrays in `dtype`."""
+    return jax.tree.map(lambda x: x.astype(dtype) if eqx.is_inexact_array(x) else x, tree)
+
+
+def accepted(make: Any, **settings: Any) -> dict[str, Any]:
+    """Those of `settings` that `make` has parameters for."""
+    parameters = inspect.signature(make).parameters
+    return {name: value for name, value in settings.items() if name in parameters}
+
+
+@functools.cache
+def family(
+    name: str, dim: int, base: str | None = None, dtype: Any = jnp.float64
+) -> families.AbstractFamily:
+    """A registered family away from its start, so that no parameter is zero.
+
+    Few factors where there are any, which keeps quadrature over the base draws affordable. The moves
+    shrink with dim: a random triangular matrix is otherwise too ill-conditioned to be undone.
+    """
+    make = families.REGISTRY[name].init
+    chosen = {} if base is None else {"base": bases.REGISTRY[base]()}
+    few = accepted(make, rank=1 if dim < 3 else 5)
+    q = make(dim, key=key_of(f"{name}-{dim}"), **few, **chosen)
+    # numpy, because jax would compile its generator anew for every shape of parameter.
+    noise = np.random.default_rng(zlib.crc32(f"{name}-{dim}".encode()))
+    params, static = eqx.partition(q, eqx.is_inexact_array)
+    moved = jax.tree.map(lambda x: x + 0.4 / math.sqrt(dim) * noise.normal(size=x.shape), params)
+    return cast(eqx.combine(moved, static), dtype)
+
+
+def other_bases(name: str) -> list[str]:
+    """The registered bases that the family can stand on, apart from its own choice."""
+    own = inspect.signature(families.REGISTRY[name].init).parameters.get("base")
+    return [] if own is None else [b for b, c in bases.REGISTRY.items() if type(own.default) is not c]

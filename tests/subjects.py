@@ -64,7 +64,6 @@ def _posterior(*, bend: float, slopes: float, dtype: Any) -> Target:
 TARGETS = {
     "gaussian": {"bend": 0.0, "slopes": 0.0},
     "curved": {"bend": 2.0, "slopes": 1.0},
-    "logistic": {"bend": 0.0, "slopes": 2.0},
 }
 
 
@@ -87,16 +86,17 @@ def accepted(make: Any, **settings: Any) -> dict[str, Any]:
 
 @functools.cache
 def family(
-    name: str, dim: int, base: str | None = None, dtype: Any = jnp.float64
+    name: str, dim: int, base: str | None = None, *, small: bool = False, dtype: Any = jnp.float64
 ) -> families.AbstractFamily:
     """A registered family away from its start, so that no parameter is zero.
 
-    Few factors where there are any, which keeps quadrature over the base draws affordable. The moves
-    shrink with dim: a random triangular matrix is otherwise too ill-conditioned to be undone.
+    `small` asks for one factor and narrow networks, where there are any, which makes quadrature over
+    the base draws affordable. Moves shrink with dim: a random triangular matrix is otherwise too
+    ill-conditioned to be undone.
     """
     make = families.REGISTRY[name].init
     chosen = {} if base is None else {"base": bases.REGISTRY[base]()}
-    few = accepted(make, rank=1 if dim < 3 else 5)
+    few = accepted(make, rank=1, widths=(4, 4)) if small else {}
     q = make(dim, key=key_of(f"{name}-{dim}"), **few, **chosen)
     # numpy, because jax would compile its generator anew for every shape of parameter.
     noise = np.random.default_rng(zlib.crc32(f"{name}-{dim}".encode()))

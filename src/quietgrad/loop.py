@@ -29,13 +29,15 @@ from .targets import Target
 Monitor = Callable[[AbstractFamily, PyTree, int], Mapping[str, float]]
 
 
-class _Keys(NamedTuple):
+class Keys(NamedTuple):
+    """Streams of a run: the draws, the order of rows, and evaluation."""
+
     draws: Key[Array, ""]
     rows: Key[Array, ""]
     evaluation: Key[Array, ""]
 
 
-class _Carry(NamedTuple):
+class Carry(NamedTuple):
     """What a step changes."""
 
     params: PyTree
@@ -44,7 +46,7 @@ class _Carry(NamedTuple):
     order: Int[Array, " rows"]
 
 
-class _Job(eqx.Module):
+class Job(eqx.Module):
     """What stays the same during a run."""
 
     target: Target
@@ -52,9 +54,9 @@ class _Job(eqx.Module):
     estimator: AbstractEstimator
     optimizer: Recipe[optax.GradientTransformation] = eqx.field(static=True)
     batch_size: int | None = eqx.field(static=True)
-    keys: _Keys
+    keys: Keys
 
-    def step(self, carry: _Carry, t: Int[Array, ""]) -> _Carry:
+    def step(self, carry: Carry, t: Int[Array, ""]) -> Carry:
         """One gradient step."""
         target, order = self._view(carry.order, t)
         q = eqx.combine(carry.params, self.static)
@@ -63,7 +65,7 @@ class _Job(eqx.Module):
         )
         descent = jax.tree.map(jnp.negative, estimate.grad)
         updates, optimizer = self.optimizer.value.update(descent, carry.optimizer, carry.params)
-        return _Carry(optax.apply_updates(carry.params, updates), optimizer, state, order)
+        return Carry(optax.apply_updates(carry.params, updates), optimizer, state, order)
 
     def _view(self, order: Int[Array, " rows"], t: Int[Array, ""]) -> tuple[Target, Array]:
         """The rows of step t: consecutive pieces of an order that is shuffled anew each epoch."""
@@ -117,11 +119,11 @@ def fit(
         batch_size = target.check_batch_size(batch_size)
 
     params, static = eqx.partition(q, eqx.is_inexact_array)
-    keys = _Keys(*jr.split(key, 3))
-    job = _Job(target, static, estimator, Recipe(optimizer), batch_size, keys)
-    carry = strong(_Carry(params, optimizer.init(params), state, jnp.arange(target.rows)))
+    keys = Keys(*jr.split(key, 3))
+    job = Job(target, static, estimator, Recipe(optimizer), batch_size, keys)
+    carry = strong(Carry(params, optimizer.init(params), state, jnp.arange(target.rows)))
 
-    def evaluate(carry: _Carry, step: int) -> dict[str, float]:
+    def evaluate(carry: Carry, step: int) -> dict[str, float]:
         q = eqx.combine(carry.params, static)
         draw = jr.fold_in(keys.evaluation, step)
         value, error = elbo_with_error(target, q, draws=evaluation_draws, key=draw)
@@ -178,8 +180,8 @@ def fit(
 
 @eqx.filter_jit
 def _run(
-    job: _Job, carry: _Carry, first: Int[Array, ""], last: Int[Array, ""]
-) -> tuple[_Carry, Bool[Array, ""]]:
+    job: Job, carry: Carry, first: Int[Array, ""], last: Int[Array, ""]
+) -> tuple[Carry, Bool[Array, ""]]:
     """Steps first, ..., last - 1, and whether the parameters are finite after them."""
     carry = jax.lax.fori_loop(first, last, lambda t, c: job.step(c, t), carry)
     return carry, _finite(carry.params)
@@ -187,15 +189,15 @@ def _run(
 
 @eqx.filter_jit
 def _replay(
-    job: _Job, carry: _Carry, first: Int[Array, ""], last: Int[Array, ""]
-) -> tuple[_Carry, Int[Array, ""]]:
+    job: Job, carry: Carry, first: Int[Array, ""], last: Int[Array, ""]
+) -> tuple[Carry, Int[Array, ""]]:
     """Run a chunk again up to its last finite parameters; also the number of steps that led there."""
 
-    def going(loop: tuple[Array, _Carry, _Carry]) -> Bool[Array, ""]:
+    def going(loop: tuple[Array, Carry, Carry]) -> Bool[Array, ""]:
         t, _, ahead = loop
         return (t < last) & _finite(ahead.params)
 
-    def move(loop: tuple[Array, _Carry, _Carry]) -> tuple[Array, _Carry, _Carry]:
+    def move(loop: tuple[Array, Carry, Carry]) -> tuple[Array, Carry, Carry]:
         t, _, ahead = loop
         return t + 1, ahead, job.step(ahead, t + 1)
 

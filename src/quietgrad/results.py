@@ -98,6 +98,7 @@ class FitResult(eqx.Module):
     target: Target
     estimator: AbstractEstimator
     estimator_state: PyTree
+    decisions: tuple[Any, ...] = ()
 
     @property
     def seconds(self) -> float:
@@ -108,6 +109,11 @@ class FitResult(eqx.Module):
     def hint(self) -> str:
         """What the status means and what to do about it."""
         return HINTS[self.status]
+
+    def explain(self) -> str:
+        """How the fit went, in words: auto's decisions, one a line, or what the status means."""
+        story = "\n".join(map(str, self.decisions))
+        return f"{story}\n{self}" if story else str(self)
 
     def sample(self, key: Key[Array, ""], draws: int = 1000) -> Any:
         """Draws from `q`, in the form of the target's points (vectors, or its pytree)."""

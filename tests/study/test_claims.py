@@ -1,5 +1,6 @@
 """Every claim reaches all three verdicts, each for the right reason."""
 
+import dataclasses
 import subprocess
 import sys
 
@@ -171,6 +172,14 @@ def test_failed_cells_do_not_count():
     records = fabricated.study(tasks=["frisk"], reps=2)
     failed = fabricated.unfinished("failed", "out of memory", task="frisk")
     assert judge([*records, failed]) == judge(records)
+
+
+def test_times_of_cells_that_ran_side_by_side_do_not_count():
+    records = fabricated.study(tasks=["frisk", "redwine"], families=["mean-field"])
+    beside = [dataclasses.replace(one, outcome={**one.outcome, "timed": False}) for one in records]
+    for number in (1, 2, 3):
+        assert claim(records, number).verdict is Verdict.HOLDS
+        assert claim(beside, number).verdict is Verdict.CANNOT_TELL
 
 
 def test_interval_is_students():

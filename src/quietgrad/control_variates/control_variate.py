@@ -37,6 +37,11 @@ class AbstractControlVariate(eqx.Module):
         del target, q
         return None
 
+    def hessian_products(self, q: AbstractFamily) -> int:
+        """Hessian-vector products of the target that one set of columns takes."""
+        del q
+        return 0
+
     def init(self, target: Target, q: AbstractFamily) -> PyTree:
         """State before the first step."""
         del target, q

@@ -24,6 +24,10 @@ class Ensemble(AbstractControlVariate):
         reasons = (member.refuses(target, q) for member in self.members)
         return next((reason for reason in reasons if reason is not None), None)
 
+    def hessian_products(self, q: AbstractFamily) -> int:
+        """Those of all members."""
+        return sum(member.hessian_products(q) for member in self.members)
+
     def init(self, target: Target, q: AbstractFamily) -> tuple:
         """The members' states."""
         return tuple(member.init(target, q) for member in self.members)

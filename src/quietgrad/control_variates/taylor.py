@@ -21,6 +21,10 @@ class TaylorColumn(AbstractControlVariate):
         """As the surrogate with the exact scale part."""
         return Taylor().refuses(target, q, 1)
 
+    def hessian_products(self, q: AbstractFamily) -> int:
+        """The whole Hessian."""
+        return q.dim
+
     def columns(
         self, state: PyTree, target: Target, q: AbstractFamily, sample: Sample, *, key: Key[Array, ""]
     ) -> Float[Array, "draws params columns"]:

@@ -114,7 +114,8 @@ class Controlled(AbstractEstimator):
             state.control_variate, target, q, sample, key=keys[-1]
         )
         restore = ravel_pytree(split(q)[0])[1]
-        cost = Cost(gradients=self.draws * len(draws))
+        products = self.control_variate.hessian_products(q) * len(draws)
+        cost = Cost(gradients=self.draws * len(draws), hessian_products=products)
         estimate = Estimate(restore(jnp.mean(adjusted, axis=0)), jnp.mean(sample.value), beta, cost)
         return estimate, ControlledState(state.sampler, learned, source)
 

@@ -67,8 +67,8 @@ _SPARE = [
 
 
 def task_name(task: str) -> str:
-    """What a task is called above a panel; data that is not real says so."""
-    return TASKS.get(task, task) + (" (simulated)" if task in SIMULATED else "")
+    """What a task is called above a panel."""
+    return TASKS.get(task, task)
 
 
 def family_name(family: str) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..study.records import Record
 from .curves import Curve, curve, decay, late_limits
-from .names import family_name, label_name, styles, task_name
+from .names import family_name, label_name, styles
 from .study import Study
 
 POINTS = 200
@@ -34,7 +34,7 @@ def panel_data(study: Study, statistic: str) -> dict[str, Any]:
             for key in sorted(groups, key=lambda key: list(looks).index(key[3]))
         ],
         "limits": _limits(elbo),
-        "tasks": {task: task_name(task) for task in study.tasks()},
+        "tasks": {task: study.task_name(task) for task in study.tasks()},
         "families": {family: family_name(family) for family in study.families()},
         "draws": study.draws(),
         "labels": {

@@ -52,6 +52,15 @@ class Study:
         order = sorted(dict.fromkeys(texts), key=lambda text: -texts.count(text))
         return [json.loads(text) for text in order]
 
+    def simulated(self, task: str) -> bool:
+        """Whether the data of a task is not real, by its records or by its name."""
+        runs = (record for record in self.records if record.cell.task == task)
+        return task in names.SIMULATED or any(run.outcome.get("simulated") for run in runs)
+
+    def task_name(self, task: str) -> str:
+        """What a task is called above a panel; data that is not real says so."""
+        return names.task_name(task) + (" (simulated)" if self.simulated(task) else "")
+
     def tasks(self) -> list[str]:
         """Names of the tasks in the main grid, the paper's first."""
         return names.in_order((record.cell.task for record in self.main), names.TASKS)

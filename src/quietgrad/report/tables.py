@@ -7,9 +7,9 @@ import numpy as np
 
 from ..study.records import Record
 from ..study.summary import Row, best_elbo
-from .names import FAMILIES, TASKS, family_name, in_order, label_name, styles, task_name
+from .names import FAMILIES, TASKS, family_name, in_order, label_name, styles
 from .study import Study
-from .words import count, nats, number
+from .words import nats, number
 
 NEVER = "never"
 
@@ -31,7 +31,7 @@ def time_to_target(study: Study, rows: Sequence[Row]) -> list[Place]:
         for family in in_order((row.family for row in rows), study.families()):
             here = [row for row in rows if (row.task, row.family) == (task, family)]
             if (task, family) in best:
-                title = f"{task_name(task)} – {family_name(family)}"
+                title = f"{study.task_name(task)} – {family_name(family)}"
                 ranked = sorted(here, key=_rank)
                 told = [_arrival(row, first=row is ranked[0]) for row in ranked]
                 places.append(Place(title, nats(best[task, family]), told))
@@ -111,15 +111,22 @@ def about(study: Study) -> list[tuple[str, str]]:
         ("study", study.name),
         ("begun", str(study.manifest.get("created", "not recorded"))),
         ("last run", str(study.manifest.get("updated", "not recorded"))),
-        ("tasks", "; ".join(map(task_name, in_order((c.task for c in cells_), TASKS)))),
+        ("tasks", "; ".join(map(study.task_name, in_order((c.task for c in cells_), TASKS)))),
         ("families", "; ".join(map(family_name, in_order((c.family for c in cells_), FAMILIES)))),
         ("estimators", "; ".join(map(label_name, styles(study.records)))),
         ("draws a step", ", ".join(map(str, sorted({cell.draws for cell in cells_})))),
         ("repetitions", str(len({cell.rep for cell in cells_}))),
         ("steps", " or ".join(f"{number:,}" for number in steps)),
-        ("seeds", f"{count(len({r.seed for r in study.records}), 'different seed')}, see all cells"),
+        ("seeds", f"{len({r.seed for r in study.records})}, shared by the estimators; see all cells"),
+        ("clock", _clock(study)),
     ]
     return [*facts, *_environment(study)]
+
+
+def _clock(study: Study) -> str:
+    if any(record.outcome.get("timed") is False for record in study.done):
+        return "not to be trusted: cells were run side by side"
+    return "each cell alone on its machine; compilation and evaluation are not counted"
 
 
 def _environment(study: Study) -> list[tuple[str, str]]:

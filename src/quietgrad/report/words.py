@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ..study.claims import Claim, Verdict
 from ..study.summary import Row
-from .names import SIMULATED, family_name, label_name
+from .names import family_name, label_name
 from .study import Study
 
 
@@ -77,12 +77,12 @@ def _firsts(study: Study, rows: Sequence[Row]) -> list[str]:
     for task in study.tasks():
         families = [family for family in study.families() if _at(rows, task, family)]
         if families:
-            sentences.append(_first(task, families[0], _at(rows, task, families[0])))
+            sentences.append(_first(_task(study, task), families[0], _at(rows, task, families[0])))
     return sentences
 
 
 def _first(task: str, family: str, rows: Sequence[Row]) -> str:
-    place = f"On {task}{' (simulated)' if task in SIMULATED else ''} with a {_family(family)}"
+    place = f"On {task} with a {_family(family)}"
     arrived = [row for row in rows if row.seconds_to_target is not None]
     if not arrived:
         return f"{place}, no estimator came within 1 nat of the best ELBO in most repetitions."
@@ -103,6 +103,10 @@ def _first(task: str, family: str, rows: Sequence[Row]) -> str:
         f"{told}; NoCV took {number(other.seconds_to_target)} s with {other.draws} draws, "
         f"{factor:.1f} times as long."
     )
+
+
+def _task(study: Study, task: str) -> str:
+    return f"{task} (simulated)" if study.simulated(task) else task
 
 
 def _family(family: str) -> str:

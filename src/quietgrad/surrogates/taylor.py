@@ -183,6 +183,8 @@ class Taylor(AbstractSurrogate):
         del target
         if not isinstance(q, HasMoments):
             return f"{type(q).__name__} has no closed-form mean to expand at"
+        if not q.base.variance < float("inf"):
+            return "the base has no finite variance"
         return self.scale.refuses(q, draws)
 
     def hessian_products(self, q: AbstractFamily, draws: int) -> int:

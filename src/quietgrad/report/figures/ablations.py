@@ -9,7 +9,7 @@ from ...study.claims.ablations import BASE, CONVERGED, ORDER_2, STEPS_20
 from ...study.records import Record
 from .. import canvas
 from ..curves import curve, decay, late_limits
-from ..names import styles, task_name
+from ..names import styles
 from ..study import Study
 from .plan import Plan
 
@@ -41,7 +41,7 @@ def ablations(study: Study) -> list[Plan]:
             made.append(
                 Plan(
                     f"ablation-{ablation.name}" + (f"-{task}" if len(tasks) > 1 else ""),
-                    f"{ablation.title}: {task_name(task)}, {cell.family}, L = {cell.draws}",
+                    f"{ablation.title}: {study.task_name(task)}, {cell.family}, L = {cell.draws}",
                     "Each column is one repetition. Top: ELBO, higher is better. Bottom: variance "
                     "ratio to NoCV, lower is better.",
                     None,

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from ...study.records import Record
 from .. import canvas
 from ..curves import curve, decay, late_limits
-from ..names import styles, task_name
+from ..names import styles
 from ..study import Study
 from .plan import Plan
 
@@ -46,7 +46,7 @@ def repetitions(study: Study) -> list[Plan]:
         made.append(
             Plan(
                 f"repetitions-{kind.name}",
-                f"{kind.title}, each repetition: {task_name(task)}, mean-field",
+                f"{kind.title}, each repetition: {study.task_name(task)}, mean-field",
                 "Each column is one repetition with its own initial point, the same for all estimators. "
                 + ("Lower is better." if kind.column == "variance_ratio" else "Higher is better."),
                 None,

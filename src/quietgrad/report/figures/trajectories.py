@@ -5,9 +5,10 @@ from collections.abc import Callable
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from ...study.records import Record
 from .. import canvas
 from ..curves import STATISTICS, Curve, curve, decay, late_limits
-from ..names import FAMILIES, family_name, in_order, styles, task_name
+from ..names import FAMILIES, family_name, in_order, styles
 from ..study import Study
 from .plan import Plan
 
@@ -50,7 +51,7 @@ def elbo_grid(study: Study, family: str, x: str, statistic: str) -> Figure:
     limits = {}
     for task in study.tasks():
         runs = [r for r in study.main if (r.cell.family, r.cell.task) == (family, task)]
-        found = _curves(study, runs, "elbo", factor).values()
+        found = _curves(runs, "elbo", factor).values()
         limits[task] = late_limits([one.middle(statistic) for one in found])
 
     def panel(axis: Axes, curves: dict[str, Curve], task: str) -> None:
@@ -66,10 +67,15 @@ def elbo_grid(study: Study, family: str, x: str, statistic: str) -> Figure:
 
 def ratio_grid(study: Study, family: str, statistic: str) -> Figure:
     """The variance ratio against iterations."""
-    looks = styles(study.done)
+    looks, middles = styles(study.done), {}
+    for task in study.tasks():
+        runs = [r for r in study.main if (r.cell.family, r.cell.task) == (family, task)]
+        found = _curves(runs, "variance_ratio", 0.0).values()
+        middles[task] = [one.middle(statistic) for one in found]
 
-    def panel(axis: Axes, curves: dict[str, Curve], _: str) -> None:
-        canvas.log_scale(axis, [one.middle(statistic) for one in curves.values()])
+    def panel(axis: Axes, curves: dict[str, Curve], task: str) -> None:
+        # The axes of a column are shared, so all of them must be of a kind.
+        canvas.log_scale(axis, middles[task])
         for label, one in curves.items():
             if label != "nocv":
                 canvas.line(axis, one, "step", statistic, looks[label], band=False)
@@ -87,7 +93,7 @@ def _grid(
     tasks = in_order((run.cell.task for run in runs), study.tasks())
     draws = sorted({run.cell.draws for run in runs})
     rows = [f"L = {count}\n{what}" for count in draws]
-    figure, axes = canvas.grid([task_name(task) for task in tasks], rows)
+    figure, axes = canvas.grid([study.task_name(task) for task in tasks], rows)
     shown: set[str] = {"nocv"} if column == "variance_ratio" else set()
     for row, count in enumerate(draws):
         for place, task in enumerate(tasks):
@@ -107,7 +113,7 @@ def _grid(
     return figure
 
 
-def _curves(study: Study, runs: list, column: str, factor: float) -> dict[tuple[str, int], Curve]:
+def _curves(runs: list[Record], column: str, factor: float) -> dict[tuple[str, int], Curve]:
     keys = {(run.cell.label, run.cell.draws) for run in runs}
     found = {
         key: curve([r for r in runs if (r.cell.label, r.cell.draws) == key], column, factor)

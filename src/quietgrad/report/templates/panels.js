@@ -83,9 +83,9 @@
       font: { color: ink, size: 13, family: "system-ui, sans-serif" },
       margin: { l: 60, r: 12, t: 10, b: 50 }, hovermode: "x unified",
       hoverlabel: { bgcolor: css.getPropertyValue("--raised").trim(), font: { color: ink } },
-      xaxis: { ...axis, title: { text: want.x === "seconds" ? "seconds of optimisation" : "iteration" } },
+      xaxis: { ...axis, title: { text: want.x === "seconds" ? "seconds of optimisation" : "iteration", standoff: 6 } },
       yaxis: { ...axis, title: { text: title }, exponentformat: "none", hoverformat: ".6~g" },
-      legend: { orientation: "h", y: -0.2, x: 0, yanchor: "top" },
+      legend: { orientation: "h", y: narrow.matches ? -0.26 : -0.17, x: 0, yanchor: "top" },
       annotations: [],
     };
     if (lines.length === 0) {

@@ -9,7 +9,7 @@ from ..records import Record
 from .claim import Claim, Part, conclude, missing
 from .evidence import DRAWS, ESTIMATORS, RESPECTABLE, Evidence, Setting, by_rep
 from .interval import geometric, mean, share
-from .measures import seconds_per_step
+from .measures import seconds_per_step, timed
 
 # Arrivals are read off at evaluations, so times closer than this are a tie.
 TIE = 1.05
@@ -21,7 +21,10 @@ def wall_clock(evidence: Evidence) -> Claim:
     """Claim 1."""
     settings = evidence.settings(*ESTIMATORS)
     parts = [missing("needs NoCV, ZVCV-GD and QuadCV on one task and family")]
-    if settings:
+    runs = (run for s in settings for match in evidence.match(s, *ESTIMATORS) for run in match)
+    if not all(map(timed, runs)):
+        parts = [missing("cells were run side by side, so their times mean nothing")]
+    elif settings:
         parts = [_first(evidence, settings), _gap(evidence, settings)]
     return conclude(
         1,
@@ -115,7 +118,7 @@ def draws_are_cheap(evidence: Evidence) -> Claim:
                     steps.append((rep, after.steps / before.steps))
                     seconds.append((rep, after.seconds / before.seconds))
     cost = [(rep, value) for rep, value in cost if math.isfinite(value)]
-    parts = [missing(f"needs runs at L = {few} and L = {many}")]
+    parts = [missing(f"needs runs at L = {few} and L = {many}, each alone on its machine")]
     if cost:
         price = geometric(_pooled(cost))
         parts = [

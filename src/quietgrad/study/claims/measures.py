@@ -37,10 +37,15 @@ def arrived(record: Record) -> bool:
     return still_rising(record) < plateau_tolerance(record)
 
 
+def timed(record: Record) -> bool:
+    """Whether the cell had its machine to itself, so that its seconds mean something."""
+    return record.outcome.get("timed") is not False
+
+
 def seconds_per_step(record: Record) -> float:
-    """Optimisation time of a step, averaged over the run."""
+    """Optimisation time of a step, averaged over the run; NaN if other cells ran beside it."""
     step, seconds = record.column("step"), record.column("seconds")
-    if len(step) < 2 or step[-1] <= step[0] or seconds[-1] <= seconds[0]:
+    if not timed(record) or len(step) < 2 or step[-1] <= step[0] or seconds[-1] <= seconds[0]:
         return math.nan
     return float((seconds[-1] - seconds[0]) / (step[-1] - step[0]))
 

@@ -1,0 +1,66 @@
+"""Adam that survives bad gradients, with its rate in the state so that changing it compiles nothing."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float, Int, PyTree
+
+DECAY_MEAN, DECAY_SQUARE, EPSILON = 0.9, 0.999, 1e-8
+# After the first steps, a gradient this many times its usual size (root mean square) is scaled down.
+LIMIT, WARM_UP = 3.0, 20
+
+
+class GuardedState(NamedTuple):
+    """Adam's moments, the number of gradients taken in, and the learning rate."""
+
+    count: Int[Array, ""]
+    mean: PyTree
+    square: PyTree
+    rate: Float[Array, ""]
+
+
+def guarded_adam(rate: float) -> optax.GradientTransformation:
+    """Adam; non-finite gradients are skipped, outliers scaled down."""
+
+    def init(params: PyTree) -> GuardedState:
+        zero = jax.tree.map(jnp.zeros_like, params)
+        dtype = jax.tree.leaves(params)[0].dtype
+        return GuardedState(jnp.zeros((), jnp.int32), zero, zero, jnp.asarray(rate, dtype))
+
+    def update(grad: PyTree, state: GuardedState, params: PyTree = None) -> tuple[PyTree, GuardedState]:
+        del params
+        leaves = jax.tree.leaves(grad)
+        finite = jnp.all(jnp.stack([jnp.all(jnp.isfinite(g)) for g in leaves]))
+        size = jnp.sqrt(_mean_ratio(grad, usual_square(state)))
+        large = (state.count > WARM_UP) & (size > LIMIT)
+        scale = jnp.where(large, LIMIT / size, 1.0)
+        safe = jax.tree.map(lambda g: jnp.where(finite, g * scale, 0.0), grad)
+        count = state.count + finite
+        mean = _mix(DECAY_MEAN, state.mean, safe, finite)
+        square = _mix(DECAY_SQUARE, state.square, jax.tree.map(jnp.square, safe), finite)
+        after = GuardedState(count, mean, square, state.rate)
+        known = 1 - DECAY_MEAN ** jnp.maximum(count, 1)
+        updates = jax.tree.map(
+            lambda m, v: -state.rate * (m / known) / (jnp.sqrt(v) + EPSILON), mean, usual_square(after)
+        )
+        return updates, after
+
+    return optax.GradientTransformation(init, update)  # pyright: ignore[reportArgumentType]
+
+
+def usual_square(state: GuardedState) -> PyTree:
+    """Adam's estimate of each coordinate's mean squared gradient."""
+    known = 1 - DECAY_SQUARE ** jnp.maximum(state.count, 1)
+    return jax.tree.map(lambda v: v / known, state.square)
+
+
+def _mix(decay: float, old: PyTree, new: PyTree, take: Array) -> PyTree:
+    return jax.tree.map(lambda a, b: jnp.where(take, decay * a + (1 - decay) * b, a), old, new)
+
+
+def _mean_ratio(grad: PyTree, square: PyTree) -> Float[Array, ""]:
+    pairs = zip(jax.tree.leaves(grad), jax.tree.leaves(square), strict=True)
+    ratios = [(jnp.sum(g**2 / (v + EPSILON)), g.size) for g, v in pairs]
+    return sum((r for r, _ in ratios), jnp.zeros(())) / sum(n for _, n in ratios)

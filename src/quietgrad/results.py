@@ -71,7 +71,7 @@ class History:
         before = self._columns["seconds"]
         row = {**values, "step": step, "seconds": (before[-1] if before else 0.0) + seconds}
         length = len(before)
-        for name in {*self._columns, *row}:
+        for name in dict.fromkeys([*self._columns, *row]):
             column = self._columns.setdefault(name, [math.nan] * length)
             column.append(row.get(name, math.nan))
 

@@ -195,7 +195,7 @@ def _piece(
     loss = _objective(target, static, e)
     value_and_grad = optax.value_and_grad_from_state(loss)
 
-    def iterate(_: int, climb: _Climb) -> _Climb:
+    def iterate(_: Int[Array, ""], climb: _Climb) -> _Climb:
         value, grad = value_and_grad(climb.params, state=climb.optimizer)
         updates, state = optimizer.update(
             grad, climb.optimizer, climb.params, value=value, grad=grad, value_fn=loss

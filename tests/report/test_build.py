@@ -101,7 +101,7 @@ def test_nothing_is_loaded_from_elsewhere(small, outline):
 
 
 def test_simulated_data_is_called_so(outline):
-    assert "counts, hierarchical Poisson (simulated)" in outline.text
+    assert "counts (simulated), hierarchical Poisson" in outline.text
 
 
 def test_never_is_written_where_a_run_did_not_arrive(outline):
@@ -160,7 +160,8 @@ def test_a_study_in_which_nothing_finished(tmp_path):
     directory = fabricated.write(tmp_path, [failed], missing=[later])
     text = Outline(report.build(directory).read_text(encoding="utf-8")).text
     assert "0 cells of 2 finished (1 failed, 1 not run yet)" in text
-    assert "main/frisk/mean-field/quadcv/L10/rep99 missing not run yet" in text
+    assert "Not run yet: 1 of the planned cells" in text
+    assert "main/frisk/mean-field/quadcv/L10/rep99" in text
     assert "No cell of the main grid has finished." in text
 
 

@@ -15,7 +15,7 @@ from subjects import family, other_bases
 from quietgrad import families
 from quietgrad.control_variates.control_variate import pull_each
 from quietgrad.entropy.mode import split
-from quietgrad.estimators import Pathwise, estimator
+from quietgrad.estimators import Pathwise
 from quietgrad.families import HasMoments
 from quietgrad.surrogates import LaggedBeta, QuadCV, Quadratic, QuadraticFlow
 from quietgrad.surrogates import quadratic_model as model
@@ -60,12 +60,14 @@ def test_closed_form_mean_is_the_monte_carlo_mean(name, base, key):
 
 def test_control_variate_and_fit_see_their_matrices(key):
     """The control variate uses the symmetric part; only the unsymmetrised fit sees diag(D) + U V'."""
-    v, offset = quadratic(4, 2, key), jr.normal(jr.fold_in(key, 1), (5, 4))
+    v, offset = quadratic(4, 2, key), np.asarray(jr.normal(jr.fold_in(key, 1), (5, 4)))
     whole, linear = dense(v), np.asarray(v.linear)
     symmetric = linear + offset @ (whole + whole.T) / 2
-    assert_same(model.slope(v, offset), symmetric, operations=20)
-    assert_same(Symmetric().fitted(v, offset), symmetric, operations=20)
-    assert_same(Unsymmetrised().fitted(v, offset), linear + offset @ whole.T, operations=20)
+    faithful = linear + offset @ whole.T
+    points = jnp.asarray(offset)
+    assert_same(model.slope(v, points), symmetric, operations=20)
+    assert_same(Symmetric().fitted(v, points), symmetric, operations=20)
+    assert_same(Unsymmetrised().fitted(v, points), faithful, operations=20)
     assert np.max(np.abs(whole - whole.T)) > 0.1
 
 
@@ -104,8 +106,9 @@ def test_symmetric_fit_is_the_better_one(key):
     assert error(Symmetric()) <= error(Unsymmetrised())
 
 
-@pytest.mark.parametrize("per_block", [False, True], ids=["scalar", "per-block"])
-@pytest.mark.parametrize("name", families.REGISTRY)
+@pytest.mark.parametrize(
+    ("name", "per_block"), [*((name, False) for name in families.REGISTRY), ("full-rank", True)]
+)
 def test_mean_from_further_draws_is_unbiased(name, per_block, key):
     """What is subtracted has mean zero.
 
@@ -126,20 +129,22 @@ def test_mean_from_further_draws_is_unbiased(name, per_block, key):
     )
 
     def difference(key):
-        ours, after = controlled.step(target, q, state, key=key)
+        ours, _ = controlled.step(target, q, state, key=key)
         theirs, _ = plain.step(target, q, plain.init(target, q), key=key)
         return ravel_pytree(ours.grad)[0] - ravel_pytree(theirs.grad)[0]
 
     subtracted = replicate(difference, 20_000, key_draws)
-    assert np.all(np.std(subtracted, axis=0) > 0)
+    assert np.max(np.std(subtracted, axis=0)) > 0.1
     assert_mean(subtracted, 0.0)
 
 
-@pytest.mark.parametrize("name", families.REGISTRY)
-def test_coefficient_does_not_know_the_current_draws(name, key):
+@pytest.mark.parametrize(
+    "surrogate", [Quadratic(), QuadraticFlow(extra_draws=5)], ids=["closed", "flow"]
+)
+def test_coefficient_does_not_know_the_current_draws(surrogate, key):
     """beta is read before the averages take this step's draws in."""
-    target, q = bent_target(2), family(name, 2, small=True)
-    made = estimator("quadcv", draws=3, extra_draws=5)
+    target, q = bent_target(2), family("mean-field", 2)
+    made = Pathwise(surrogate=surrogate, draws=3)
     step, state = eqx.filter_jit(made.step), made.init(target, q)
     before, *keys = jr.split(key, 3)
     state = step(target, q, state, key=before)[1]

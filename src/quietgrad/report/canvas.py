@@ -38,12 +38,12 @@ def grid(
     titles: Sequence[str], rows: Sequence[str], *, share_y: Literal["col", "row", "all"] = "col"
 ) -> tuple[Figure, np.ndarray]:
     """A figure with a column for each title and a row for each row label."""
-    size = (max(WIDTH * len(titles), 1.6 * WIDTH), HEIGHT * len(rows) + 0.75)
+    size = (max(WIDTH * len(titles), 1.6 * WIDTH), HEIGHT * len(rows) + 0.9)
     figure = Figure(figsize=size, layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots(len(rows), len(titles), squeeze=False, sharey=share_y)
     for axis, title in zip(axes[0], titles, strict=True):
-        axis.set_title(plain(title))
+        axis.set_title(plain(title.replace(", ", "\n", 1)))
     for axis, label in zip(axes[:, 0], rows, strict=True):
         axis.set_ylabel(plain(label))
     return figure, axes
@@ -103,7 +103,7 @@ def legend(figure: Figure, styles: Mapping[str, Style], shown: Iterable[str], no
     handles = [
         Line2D([], [], color=styles[label].colour, ls=styles[label].dash, lw=2) for label in labels
     ]
-    columns = max(1, min(len(labels), int(figure.get_figwidth() / 2)))
+    columns = max(1, min(len(labels), int(figure.get_figwidth() / 1.5)))
     figure.legend(
         handles,
         [plain(label_name(label)) for label in labels],

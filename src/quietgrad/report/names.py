@@ -54,7 +54,7 @@ STYLES = {
     "quadcv": Style("#009e73", _MIXED, "dashdot"),
     "quiet": Style("#7b3fa0", _SOLID, "solid"),
     "quiet-stein": Style("#cc79a7", _DASHED, "dash"),
-    "stl": Style("#a6611a", _DASHED, "dash"),
+    "stl": Style("#a6611a", _DOTTED, "dot"),
     "zvcv-gd order 2": Style("#7b3fa0", _MIXED, "dashdot"),
     "zvcv-gd 20 steps": Style("#e69f00", _SOLID, "solid"),
     "zvcv-gd to convergence": Style("#5a5a5a", _DOTTED, "dot"),

@@ -59,7 +59,8 @@ class Study:
 
     def task_name(self, task: str) -> str:
         """What a task is called above a panel; data that is not real says so."""
-        return names.task_name(task) + (" (simulated)" if self.simulated(task) else "")
+        first, comma, rest = names.task_name(task).partition(", ")
+        return first + (" (simulated)" if self.simulated(task) else "") + comma + rest
 
     def tasks(self) -> list[str]:
         """Names of the tasks in the main grid, the paper's first."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -60,11 +61,7 @@ def _arrival(row: Row, *, first: bool) -> dict[str, str]:
 
 def unfinished(study: Study) -> list[dict[str, str]]:
     """Cells without results, and why."""
-    absent = [
-        {"cell": name, "status": "missing", "reason": "not run yet; the same command goes on with it"}
-        for name in study.missing
-    ]
-    return absent + [
+    return [
         {"cell": record.cell.name, "status": record.status, "reason": record.reason}
         for record in study.records
         if record.status != "done"
@@ -109,8 +106,8 @@ def about(study: Study) -> list[tuple[str, str]]:
     steps = sorted({cell.steps for cell in cells_})
     facts = [
         ("study", study.name),
-        ("begun", str(study.manifest.get("created", "not recorded"))),
-        ("last run", str(study.manifest.get("updated", "not recorded"))),
+        ("begun", _date(study, "created")),
+        ("last run", _date(study, "updated")),
         ("tasks", "; ".join(map(study.task_name, in_order((c.task for c in cells_), TASKS)))),
         ("families", "; ".join(map(family_name, in_order((c.family for c in cells_), FAMILIES)))),
         ("estimators", "; ".join(map(label_name, styles(study.records)))),
@@ -121,6 +118,11 @@ def about(study: Study) -> list[tuple[str, str]]:
         ("clock", _clock(study)),
     ]
     return [*facts, *_environment(study)]
+
+
+def _date(study: Study, key: str) -> str:
+    text = str(study.manifest.get(key, "not recorded"))
+    return text.replace("T", " ").replace("+00:00", " UTC") if text[:1].isdigit() else text
 
 
 def _clock(study: Study) -> str:
@@ -139,7 +141,7 @@ def _environment(study: Study) -> list[tuple[str, str]]:
     facts = [
         ("version", f"quietgrad {here.pop('quietgrad', 'unknown')}"),
         ("commit", f"{commit[:12]}{state}" if commit else "an installed package, no commit"),
-        ("machine", f"{here.pop('cpu', '')}, {here.pop('cores', '?')} cores"),
+        ("machine", _machine(here)),
         ("backend", f"{here.pop('backend', '')}, {here.pop('precision', '')}"),
         ("software", ", ".join(f"{name} {value}" for name, value in here.items() if value)),
     ]
@@ -152,3 +154,11 @@ def _environment(study: Study) -> list[tuple[str, str]]:
             )
         )
     return facts
+
+
+def _machine(here: dict[str, Any]) -> str:
+    """The processor in words; takes what it tells out of `here`."""
+    cpu, cores, kind = here.pop("cpu", ""), here.pop("cores", "?"), here.pop("machine", "")
+    threads = here.pop("threads", None)
+    used = [] if threads is None else [f"{threads} threads used"]
+    return ", ".join(text for text in (cpu, kind, f"{cores} cores", *used) if text)

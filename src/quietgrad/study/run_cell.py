@@ -8,7 +8,6 @@ import functools
 import os
 import time
 import traceback
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,7 +29,7 @@ from .records import COLUMNS, Record
 from .sources import sources
 
 # Seconds it took to compile the step of each program in this process.
-_compile_seconds: dict[tuple, float] = {}
+compile_seconds: dict[tuple, float] = {}
 
 
 class OutOfTime(KeyboardInterrupt):
@@ -38,7 +37,7 @@ class OutOfTime(KeyboardInterrupt):
 
 
 @dataclass(frozen=True)
-class _Parts:
+class Parts:
     """What a job names, made."""
 
     task: Task
@@ -54,12 +53,12 @@ def run_cell(job: Job) -> Record:
     """Run a cell and say what came of it; only Ctrl-C gets out as an exception."""
     began = time.monotonic()
     try:
-        parts = _make(job)
+        parts = make(job)
         refused = parts.estimator.supports(parts.task.train, parts.q)
         if refused is not None:
             return _record(job, "skipped", refused, parts=parts)
-        monitor = _Monitor(job, parts, began + job.timeout)
-        result = _fit(job, parts, monitor, job.cell.steps)
+        monitor = Monitor(job, parts, began + job.timeout)
+        result = fit_parts(job, parts, monitor, job.cell.steps)
     except OutOfTime:
         return _record(job, "timeout", f"not started after {job.timeout:g} s")
     except Exception as error:  # noqa: BLE001 - a row, whatever it is
@@ -72,20 +71,6 @@ def run_cell(job: Job) -> Record:
         reason = f"stopped after {job.timeout:g} s at step {result.steps:,} of {job.cell.steps:,}"
     wall = time.monotonic() - began
     return _record(job, status, reason, parts=parts, result=result, wall_seconds=wall)
-
-
-def rehearse(jobs: list[Job]) -> None:
-    """Compile the programs of several jobs side by side, before any of them is timed.
-
-    XLA compiles on one thread each; with the cores shared out, a study of many short cells takes
-    little more than half as long. What goes wrong here goes wrong again, and is reported, in `run_cell`.
-    """
-    new = {job.programs: job for job in jobs if job.programs not in _compile_seconds}
-    for task, module in {(job.cell.task, job.module): None for job in new.values()}:
-        sources(None if module is None else Path(module)).task(task)
-    if len(new) > 1:
-        with ThreadPoolExecutor(min(len(new), threads())) as pool:
-            list(pool.map(_rehearse, new.values()))
 
 
 def explain(error: BaseException) -> str:
@@ -110,13 +95,19 @@ def here() -> dict[str, Any]:
     return {**environment(), "threads": threads()}
 
 
-class _Monitor:
+class Monitor:
     """Evaluations off the clock: gradient noise, test lppd, and whether there is time left."""
 
-    def __init__(self, job: Job, parts: _Parts, deadline: float):
+    def __init__(self, job: Job, parts: Parts, deadline: float):
         self.job, self.parts, self.deadline, self.late = job, parts, deadline, False
-        batch_size, repeats = job.cell.batch_size, job.evaluation.variance_repeats
-        self.noise = Noise(parts.task.train, parts.estimator, parts.baseline, repeats, batch_size)
+        self.noise = Noise(
+            parts.task.train,
+            parts.estimator,
+            parts.baseline,
+            job.evaluation.variance_repeats,
+            job.cell.batch_size,
+            job.evaluation.light_evaluation,
+        )
 
     def __call__(self, q: AbstractFamily, state: PyTree, step: int) -> dict[str, float]:
         if time.monotonic() > self.deadline:
@@ -125,7 +116,7 @@ class _Monitor:
         how, parts, found = self.job.evaluation, self.parts, {}
         if self._due(how.variance_every, step):
             key = jr.fold_in(parts.key_noise, step)
-            found |= self.noise.columns(q, state, light=how.light_evaluation, key=key)
+            found |= self.noise.columns(q, state, key=key)
         if self._due(how.lppd_every, step) and parts.task.test is not None:
             key = jr.fold_in(parts.key_test, step)
             found["lppd"] = float(lppd(parts.task.test, q, draws=how.lppd_draws, key=key))
@@ -135,13 +126,14 @@ class _Monitor:
         return every > 0 and (step % every == 0 or step == self.job.cell.steps)
 
 
-def _make(job: Job) -> _Parts:
+def make(job: Job) -> Parts:
+    """The task, initial q, estimators and keys that a job names."""
     cell = job.cell
     room = sources(None if job.module is None else Path(job.module))
     task = room.task(cell.task)
     key_start, *keys = jr.split(jr.key(job.seed), 4)
     plain = cell.estimator == "nocv" and not cell.settings
-    return _Parts(
+    return Parts(
         task,
         room.family(cell.family).init(task.dim, key=key_start),
         room.estimator(cell.estimator, draws=cell.draws, settings=cell.settings),
@@ -150,7 +142,8 @@ def _make(job: Job) -> _Parts:
     )
 
 
-def _fit(job: Job, parts: _Parts, monitor: Any, steps: int) -> FitResult:
+def fit_parts(job: Job, parts: Parts, monitor: Any, steps: int) -> FitResult:
+    """Fit as the job says, for this many steps."""
     result = fit(
         parts.task.train,
         parts.q,
@@ -164,18 +157,8 @@ def _fit(job: Job, parts: _Parts, monitor: Any, steps: int) -> FitResult:
         progress=False,
         key=parts.key_fit,
     )
-    _compile_seconds.setdefault(job.programs, result.compile_seconds)
+    compile_seconds.setdefault(job.programs, result.compile_seconds)
     return result
-
-
-def _rehearse(job: Job) -> None:
-    try:
-        parts = _make(job)
-        if parts.estimator.supports(parts.task.train, parts.q) is None:
-            monitor = _Monitor(job, parts, float("inf"))
-            _fit(job, parts, lambda q, state, step: {} if step else monitor(q, state, step), steps=1)
-    except Exception:  # noqa: BLE001 - it will happen again where it is reported
-        return
 
 
 def _record(
@@ -183,7 +166,7 @@ def _record(
     status: str,
     reason: str = "",
     *,
-    parts: _Parts | None = None,
+    parts: Parts | None = None,
     result: FitResult | None = None,
     **more: Any,
 ) -> Record:
@@ -201,7 +184,7 @@ def _record(
         outcome |= {
             "elbo": result.elbo,
             "elbo_error": result.elbo_error,
-            "compile_seconds": _compile_seconds[job.programs],
+            "compile_seconds": compile_seconds[job.programs],
             "fit_status": str(result.status),
             "hint": result.hint,
             "steps": result.steps,

@@ -62,6 +62,9 @@ def conclude(number: int, text: str, how: str, parts: Sequence[Part], *remarks: 
         verdict = Verdict.CANNOT_TELL
     else:
         verdict = Verdict.HOLDS
+    # What it was measured on is of interest only if something was.
+    told = [part.why for part in parts]
+    told += remarks if any(part.value for part in parts) else []
     return Claim(
         number,
         text,
@@ -69,7 +72,7 @@ def conclude(number: int, text: str, how: str, parts: Sequence[Part], *remarks: 
         value="; ".join(part.value for part in parts if part.value) or "nothing measured",
         uncertainty=_uncertainty(parts),
         verdict=verdict,
-        why=". ".join(_sentence(text) for text in (*(p.why for p in parts), *remarks) if text) + ".",
+        why=". ".join(_sentence(text) for text in told if text) + ".",
         parts=tuple(parts),
     )
 

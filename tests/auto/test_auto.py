@@ -1,0 +1,125 @@
+"""auto: the guarded optimiser, the decisions and their replay."""
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import optax
+import pytest
+
+import quietgrad as qg
+from quietgrad.auto.optimizer import guarded_adam
+
+
+def skewed(z):
+    """A log density with curvature that changes, and scales far from one."""
+    return -0.5 * jnp.sum((z / jnp.array([0.1, 1.0, 5.0])) ** 2) - jnp.exp(0.3 * z[0])
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    target = qg.Target.from_logdensity(skewed, dim=3)
+    q = qg.MeanField.init(3, key=jr.key(0))
+    return target, q, qg.fit(target, q, method="auto", by_clock=False, key=jr.key(1))
+
+
+def test_guarded_adam_is_adam_on_well_behaved_gradients():
+    params = {"a": jnp.array([1.0, -2.0]), "b": jnp.array(0.5)}
+    ours, plain = guarded_adam(0.05), optax.adam(0.05)
+    ours_state, plain_state = ours.init(params), plain.init(params)
+    ours_params = plain_params = params
+    for t in range(15):
+        grad = jax.tree.map(lambda x, t=t: jnp.sin(x + t), ours_params)
+        update, ours_state = ours.update(grad, ours_state)
+        ours_params = optax.apply_updates(ours_params, update)
+        update, plain_state = plain.update(grad, plain_state)
+        plain_params = optax.apply_updates(plain_params, update)
+    for ours_leaf, plain_leaf in zip(*map(jax.tree.leaves, (ours_params, plain_params)), strict=True):
+        np.testing.assert_allclose(ours_leaf, plain_leaf, rtol=1e-6)
+
+
+def test_guarded_adam_skips_what_is_not_finite():
+    rule = guarded_adam(0.1)
+    params = jnp.ones(3)
+    _, state = rule.update(jnp.ones(3), rule.init(params))
+    update, after = rule.update(jnp.array([1.0, jnp.nan, jnp.inf]), state)
+    assert jnp.all(jnp.isfinite(update))
+    np.testing.assert_array_equal(after.mean, state.mean)
+    assert after.count == state.count
+
+
+def test_guarded_adam_scales_outliers_down():
+    rule = guarded_adam(0.1)
+    state = rule.init(jnp.ones(3))
+    for _ in range(30):
+        _, state = rule.update(jnp.ones(3), state)
+    _, mild = rule.update(3.0 * jnp.ones(3), state)
+    _, wild = rule.update(1e6 * jnp.ones(3), state)
+    np.testing.assert_allclose(wild.mean, mild.mean, rtol=1e-5)
+
+
+def test_reaches_what_a_long_decayed_run_reaches(fitted):
+    target, q, result = fitted
+    steps = 8000
+    rule = optax.adam(optax.cosine_decay_schedule(0.05, steps))
+    long = qg.fit(target, q, estimator="quiet", optimizer=rule, steps=steps, key=jr.key(2))
+    error = np.hypot(result.elbo_error, long.elbo_error)
+    # The stopping rule promises half a nat.
+    assert result.elbo > long.elbo - 0.5 - 3 * error
+    assert result.status is qg.Status.CONVERGED
+
+
+def test_a_replay_repeats_the_run_exactly(fitted):
+    target, q, result = fitted
+    again = qg.fit(target, q, method="auto", replay=result.decisions, key=jr.key(1))
+    np.testing.assert_array_equal(again.q.loc, result.q.loc)
+    assert [d.kind for d in again.decisions] == [d.kind for d in result.decisions]
+
+
+def test_explains_itself(fitted):
+    story = fitted[2].explain()
+    assert story.count("\nstep ") >= 4
+    assert "stop" in story
+
+
+@pytest.mark.parametrize("family", [qg.LowRank, qg.FullRank, qg.AffineRealNVP])
+def test_richer_families_start_from_the_mean_field_solution(family, fitted):
+    target, _, mean_field = fitted
+    q = family.init(3, key=jr.key(3))
+    result = qg.fit(target, q, method="auto", by_clock=False, steps=1500, key=jr.key(4))
+    assert "embed" in [d.kind for d in result.decisions]
+    assert isinstance(result.q, family)
+    assert result.elbo > mean_field.elbo - 0.5 - 3 * np.hypot(result.elbo_error, mean_field.elbo_error)
+
+
+def test_a_target_that_breaks_far_out_is_survived():
+    target = qg.Target.from_logdensity(lambda z: -0.5 * jnp.sum(jnp.log(1.5 - z**2) ** 2), dim=2)
+    q = qg.MeanField(loc=jnp.zeros(2), log_std=jnp.full(2, -3.0))
+    result = qg.fit(target, q, method="auto", steps=600, key=jr.key(0))
+    assert jnp.all(jnp.isfinite(result.q.loc))
+
+
+def test_minibatches_and_time_limits():
+    x = jr.normal(jr.key(0), (64, 2))
+    y = (x[:, 0] > 0).astype(x.dtype)
+    target = qg.Target(
+        lambda z: -0.5 * jnp.sum(z**2),
+        lambda z, data: data[1] * (data[0] @ z) - jnp.logaddexp(data[0] @ z, 0.0),
+        (x, y),
+        dim=2,
+    )
+    q = qg.MeanField.init(2, key=jr.key(1))
+    result = qg.fit(target, q, method="auto", batch_size=16, steps=1000, key=jr.key(2))
+    assert result.elbo > float(qg.elbo(target, q, key=jr.key(3)))
+    short = qg.fit(target, q, method="auto", seconds=1e-9, key=jr.key(2))
+    assert short.status is qg.Status.BUDGET
+    assert len(short.decisions) == 1
+
+
+def test_unknown_settings_are_refused():
+    target = qg.Target.from_logdensity(skewed, dim=3)
+    q = qg.MeanField.init(3, key=jr.key(0))
+    with pytest.raises(ValueError, match="unknown setting of method 'auto'.*rate"):
+        qg.fit(target, q, method="auto", learning_rate=0.1, key=jr.key(0))
+    with pytest.raises(ValueError, match=r"unknown method 'sda'.*saa"):
+        qg.fit(target, q, method="sda", key=jr.key(0))

@@ -1,0 +1,76 @@
+"""Low rank at small scales in single precision, where the plain Woodbury formula is off by nats."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from quietgrad.families import LowRank
+from subjects import cast
+
+DIM, RANK, STD = 653, 5, 0.001
+EPS = float(np.finfo(np.float32).eps)
+
+
+@pytest.fixture(scope="module")
+def single():
+    """Parameters that are exact in single precision."""
+    noise = np.random.default_rng(0)
+    loc, factor = noise.normal(size=DIM), 0.5 * noise.normal(size=(DIM, RANK))
+    return cast(LowRank(jnp.asarray(loc), jnp.full(DIM, np.log(STD)), jnp.asarray(factor)), jnp.float32)
+
+
+@pytest.fixture(scope="module")
+def e():
+    return jnp.asarray(np.random.default_rng(1).normal(size=(20, DIM + RANK)), jnp.float32)
+
+
+def rounding_of_sums():
+    """log q adds |e|^2 (about DIM) and the log scales (about DIM |log STD|), both rounded as they grow."""
+    return 8 * EPS * DIM * (1 + abs(np.log(STD)))
+
+
+def test_log_prob_from_the_draw(single, e):
+    exact = cast(single, jnp.float64)
+    z, log_prob = jax.jit(jax.vmap(single.transport_and_log_prob))(e)
+    _, truth = jax.jit(jax.vmap(exact.transport_and_log_prob))(e.astype(jnp.float64))
+    assert log_prob.dtype == jnp.float32
+    np.testing.assert_allclose(log_prob, truth, rtol=0, atol=rounding_of_sums())
+
+
+def test_score_from_the_draw(single, e):
+    exact = cast(single, jnp.float64)
+    _, _, score = jax.jit(jax.vmap(single.transport_and_score))(e)
+    _, _, truth = jax.jit(jax.vmap(exact.transport_and_score))(e.astype(jnp.float64))
+    # (e_d - A M^-1 u) / sigma: e_d is of size four, and sums over DIM and RANK coordinates round it.
+    atol = 4 * np.sqrt(DIM * RANK) * EPS / STD
+    np.testing.assert_allclose(score, truth, rtol=0, atol=atol)
+
+
+def test_log_prob_from_the_point(single, e):
+    """At the rounded point itself, so that only the evaluation rounds.
+
+    z - mu is exact to one rounding of its size, which sigma magnifies; the quadratic form moves by
+    twice that, times the residual of each coordinate.
+    """
+    exact = cast(single, jnp.float64)
+    z = jax.vmap(single.transport)(e)
+    wide = z.astype(jnp.float64)
+    truth = jax.jit(exact.log_prob)(wide)
+    residual = -STD * np.asarray(jax.jit(jax.vmap(jax.grad(exact.log_prob)))(wide))
+    moved = EPS * np.abs(np.asarray(wide - exact.loc)) / STD
+    bound = rounding_of_sums() + 2 * np.sum(np.abs(residual) * moved, axis=1)
+    assert np.all(bound < 0.5)
+    assert np.all(np.abs(np.asarray(jax.jit(single.log_prob)(z), float) - truth) < bound)
+
+
+def test_woodbury_would_fail_here(single, e):
+    """The form that the family avoids: the bound above is one that it does not keep."""
+    z = jax.vmap(single.transport)(e)
+    gap = (z - single.loc) / jnp.exp(single.log_std)
+    scaled, root = single._capacitance()
+    half = jax.scipy.linalg.solve_triangular(root, scaled.T @ gap.T, lower=True)
+    plain = np.asarray(jnp.sum(gap**2, axis=1) - jnp.sum(half**2, axis=0), float)
+    exact = cast(single, jnp.float64)
+    constant = exact.entropy() - 0.5 * DIM
+    truth = -2 * (exact.log_prob(z.astype(jnp.float64)) + constant)
+    assert np.max(np.abs(plain - truth)) > 1

@@ -163,7 +163,8 @@ def test_plateau_ends_the_run_early(target, key):
     stop = qg.Plateau(nats=0.5)
     result = qg.fit(target, q, optimizer=adam, steps=5000, evaluate_every=50, stop=stop, key=key)
     assert result.status is qg.Status.CONVERGED
-    assert 500 <= result.steps < 5000
+    # The verdict wants ten evaluations, the start being one.
+    assert 450 <= result.steps < 5000
 
 
 def test_monitor_adds_columns_off_the_clock(target, key):

@@ -113,6 +113,68 @@ def race(
     )
 
 
+study = cyclopts.App(name="study", help="Run a grid of tasks, families and estimators, and make its page.")
+app.command(study)
+
+
+@study.default
+def run_study(
+    spec: str,
+    *,
+    out: Path | None = None,
+    only: Annotated[tuple[str, ...], cyclopts.Parameter(negative=())] = (),
+    reps: int | None = None,
+    steps: int | None = None,
+    engine: str = "processes",
+    fresh: Annotated[bool, cyclopts.Parameter(negative=())] = False,
+) -> int:
+    """Run what is missing of a study; exit with 1 if a cell failed or timed out.
+
+    Parameters
+    ----------
+    spec
+        A name from `quietgrad study list`, or the path of a .toml file.
+    out
+        Results directory; quietgrad-results/ and the study's name if left out.
+    only
+        Run only these cells, as key=value with the keys task, family, estimator, draws, rep, group.
+        May be given several times.
+    reps
+        Repetitions, instead of the spec's.
+    steps
+        Optimisation steps, instead of the spec's.
+    engine
+        processes, inprocess, dask (a local cluster) or dask://tcp://host:port.
+    fresh
+        Forget what is stored of these cells and run them again.
+    """
+    from .commands.study import run
+
+    return run(spec, out=out, only=only, reps=reps, steps=steps, engine=engine, fresh=fresh)
+
+
+@study.command(name="status")
+def study_status(directory: Path) -> int:
+    """Say how many cells of a study are done; exit with 1 if it is not complete.
+
+    Parameters
+    ----------
+    directory
+        Where `quietgrad study` put its results.
+    """
+    from .commands.study import status
+
+    return status(directory)
+
+
+@study.command(name="list")
+def study_list() -> int:
+    """List the studies that come with quietgrad."""
+    from .commands.study import show_specs
+
+    return show_specs()
+
+
 @app.command(name="list")
 def list_names() -> int:
     """List tasks, families and estimators, with a line on each."""

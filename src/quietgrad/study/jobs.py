@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .records import Cell
+from .records import Cell, Record
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,13 @@ class Job:
         """The job that `to_json` wrote."""
         inner = {"cell": Cell(**values["cell"]), "evaluation": Evaluation(**values["evaluation"])}
         return cls(**{**values, **inner})
+
+
+def lost(job: Job, reason: str, environment: Mapping[str, Any], *, timeout: bool = False) -> Record:
+    """The record of a job whose process did not live to write one."""
+    outcome = {"fingerprint": job.fingerprint, "timed": job.timed}
+    status = "timeout" if timeout else "failed"
+    return Record(job.cell, status, reason, {}, outcome, environment, job.seed)
 
 
 def seed_of(task: str, family: str, rep: int) -> int:

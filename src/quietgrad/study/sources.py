@@ -7,6 +7,7 @@ The file may define `TASKS`, a dict from names to functions that return a `quiet
 import functools
 import importlib.util
 import sys
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,8 @@ from ..families import REGISTRY as FAMILIES
 from ..families import AbstractFamily
 from ..targets import Target
 from ..tasks import LEARNING_RATE, Task
+
+_LOADING = threading.Lock()
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,10 +43,11 @@ class Sources:
     def task(self, name: str) -> Task:
         """The task of this name, with its data."""
         self.check_task(name)
-        if name not in self._loaded:
-            own = self.own_tasks.get(name)
-            self._loaded[name] = tasks.load(name) if own is None else _as_task(name, own())
-        return self._loaded[name]
+        with _LOADING:
+            if name not in self._loaded:
+                own = self.own_tasks.get(name)
+                self._loaded[name] = tasks.load(name) if own is None else _as_task(name, own())
+            return self._loaded[name]
 
     def family(self, name: str) -> type[AbstractFamily]:
         """The variational family of this name."""

@@ -1,0 +1,113 @@
+"""Cells on a Dask cluster: a local one, or any that runs already, by the address of its scheduler.
+
+Workers write their own cells to the store, which has to be on a file system that all of them see. A
+worker that is lost costs what it was doing, and that is done by another. The scheduler may be lost, too:
+what is stored stays stored, and a rerun does the rest.
+"""
+
+import contextlib
+import os
+import sys
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..jobs import Job, lost
+from ..store import Store
+from . import Listener
+
+CONNECT_SECONDS = 30
+
+
+def run(jobs: Sequence[Job], store: Store, listener: Listener, address: str | None = None) -> None:
+    """Submit every job, and wait until each is stored or given up."""
+    try:
+        from distributed import Client, as_completed
+    except ImportError as error:
+        raise ImportError("the dask engine needs `pip install 'quietgrad[study]'`") from error
+    from ..run_cell import here
+
+    root, run_id = str(store.root.resolve()), uuid.uuid4().hex[:8]
+    with _cluster(jobs, address) as cluster, _client(Client, cluster) as client:
+        futures = {
+            client.submit(
+                run_on_worker, job.to_json(), root, key=f"{job.cell.name}-{run_id}", pure=False
+            ): job
+            for job in jobs
+        }
+        try:
+            for future in as_completed(futures):
+                job = futures[future]
+                if future.status == "finished":
+                    listener.finished(job, future.result())
+                elif future.status == "error":
+                    record = lost(job, _why(future.exception()), here())
+                    store.write(record)
+                    listener.finished(job, record.status)
+                else:
+                    listener.note(f"{job.cell.name} was {future.status}: is the scheduler gone?")
+        except KeyboardInterrupt:
+            client.cancel(list(futures))
+            raise
+
+
+def run_on_worker(values: Mapping[str, Any], root: str) -> str:
+    """Run one job on the worker that this is called on, and store its cell; the cell's status."""
+    _pin_threads()
+    from ..locks import host_lock
+    from ..run_cell import here, run_cell
+
+    job, store = Job.from_json(values), Store(Path(root))
+    with host_lock() if job.timed else contextlib.nullcontext():
+        # A worker may be lost between storing a cell and saying so.
+        stored = None if store.missing([job], here()) else store.read(job.cell)
+        record = run_cell(job) if stored is None else stored
+        if stored is None:
+            store.write(record)
+    return record.status
+
+
+def _pin_threads() -> None:
+    """Give XLA as many threads as Dask gives the worker; it would take all cores for each worker."""
+    from distributed import get_worker
+
+    if "jax" not in sys.modules:
+        threads = get_worker().state.nthreads
+        os.environ.setdefault("PJRT_NPROC", str(threads))
+        if threads == 1:
+            flags = os.environ.get("XLA_FLAGS", "")
+            os.environ["XLA_FLAGS"] = f"{flags} --xla_cpu_multi_thread_eigen=false".strip()
+
+
+@contextlib.contextmanager
+def _cluster(jobs: Sequence[Job], address: str | None) -> Iterator[Any]:
+    if address is not None:
+        yield address
+        return
+    from distributed import LocalCluster
+
+    from ..run_cell import threads
+
+    # Timed cells wait for one another on a host, so one worker does all that several could.
+    workers = 1 if any(job.timed for job in jobs) else threads()
+    settings = {"threads_per_worker": 1, "processes": True, "dashboard_address": None}
+    with LocalCluster(n_workers=workers, **settings) as cluster:
+        yield cluster
+
+
+@contextlib.contextmanager
+def _client(make: Any, cluster: Any) -> Iterator[Any]:
+    try:
+        client = make(cluster, timeout=CONNECT_SECONDS, set_as_default=False)
+    except OSError as error:
+        raise ValueError(f"no Dask scheduler answers at {cluster}: {error}") from error
+    with client:
+        yield client
+
+
+def _why(error: BaseException | None) -> str:
+    name = type(error).__name__
+    if name == "KilledWorker":
+        return "every worker that ran it died (out of memory, or a crash in compiled code?)"
+    return f"{name}: {' '.join(str(error).split())[:500]}"

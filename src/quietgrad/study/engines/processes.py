@@ -1,0 +1,176 @@
+"""Cells in processes of their own: a crash or a hang costs one cell, not the study.
+
+Each process runs many cells, so that compiled programs are shared. Timed cells have one process; untimed
+ones as many as there are cores, each with its share of XLA's threads.
+"""
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from ..jobs import Job, lost
+from ..locks import host_lock
+from ..rehearsal import ahead, bench
+from ..run_cell import here, threads
+from ..store import Store
+from . import Listener
+from .inprocess import WAITING
+
+# A cell ends itself at the first evaluation after its timeout; this much later its process is killed.
+GRACE_SECONDS = 30.0
+
+
+def run(jobs: Sequence[Job], store: Store, listener: Listener, address: str | None = None) -> None:
+    """Run timed jobs one by one, untimed ones side by side."""
+    del address
+    timed = [job for job in jobs if job.timed]
+    untimed = [job for job in jobs if not job.timed]
+    crew = _Crew(store, listener)
+    lanes = _lanes(untimed, threads())
+    with ThreadPoolExecutor(threads()) as pool:
+        try:
+            crew.run(timed, share=1)
+            list(pool.map(lambda lane: crew.run(lane, share=len(lanes)), lanes))
+        except BaseException:
+            crew.dismiss()
+            raise
+
+
+def _lanes(jobs: Sequence[Job], count: int) -> list[list[Job]]:
+    """Share out jobs, those of one bench together while there are enough benches."""
+    benches: dict[Any, list[Job]] = {}
+    for job in jobs:
+        benches.setdefault(bench(job), []).append(job)
+    units = list(benches.values()) if len(benches) >= count else [[job] for job in jobs]
+    lanes: list[list[Job]] = [[] for _ in range(min(count, len(units)))]
+    for unit in sorted(units, key=len, reverse=True):
+        min(lanes, key=len).extend(unit)
+    return lanes
+
+
+class _Crew:
+    """The processes at work, and what they do."""
+
+    def __init__(self, store: Store, listener: Listener):
+        self.store, self.listener = store, listener
+        self.workers: set[_Worker] = set()
+        self.dismissed = threading.Event()
+
+    def dismiss(self) -> None:
+        """End all processes; what they were doing is not stored."""
+        self.dismissed.set()
+        for worker in list(self.workers):
+            worker.process.kill()
+
+    def run(self, jobs: Sequence[Job], *, share: int) -> None:
+        """Run jobs one by one, in one process for as long as it lives."""
+        with contextlib.ExitStack() as stack:
+            worker = None
+            for place, job in enumerate(jobs):
+                with self._turn(job):
+                    self.listener.started(job)
+                    coming = ahead(jobs, place)
+                    limit = GRACE_SECONDS + sum(one.timeout for one in coming)
+                    if worker is None or worker.dead:
+                        worker = stack.enter_context(self._hire(share))
+                    if coming and worker.ask("rehearse", coming, self.store, limit) is None:
+                        worker = stack.enter_context(self._hire(share))
+                    status = worker.ask("run", [job], self.store, job.timeout + GRACE_SECONDS)
+                    if self.dismissed.is_set():
+                        return
+                    if status is None:
+                        record = lost(job, worker.epitaph(job), here(), timeout=worker.killed)
+                        self.store.write(record)
+                        status = record.status
+                self.listener.finished(job, status)
+
+    def _turn(self, job: Job) -> contextlib.AbstractContextManager[None]:
+        if not job.timed:
+            return contextlib.nullcontext()
+        return host_lock(lambda: self.listener.note(WAITING))
+
+    @contextlib.contextmanager
+    def _hire(self, share: int) -> Iterator["_Worker"]:
+        worker = _Worker(share)
+        self.workers.add(worker)
+        if self.dismissed.is_set():
+            worker.process.kill()
+        try:
+            yield worker
+        finally:
+            self.workers.remove(worker)
+            worker.end()
+
+
+class _Worker:
+    """A process that is asked to do one thing after another, in lines of JSON."""
+
+    def __init__(self, share: int):
+        root = str(Path(__file__).parents[3])
+        path = os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])
+        precision = "1" if jax.config.read("jax_enable_x64") else "0"
+        environment = {**os.environ, "PYTHONPATH": path, "JAX_ENABLE_X64": precision}
+        if share > 1:
+            environment["PJRT_NPROC"] = str(max(1, threads() // share))
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "quietgrad.study.engines.worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=environment,
+            text=True,
+        )
+        self.killed = False
+
+    @property
+    def dead(self) -> bool:
+        """Whether the process has ended."""
+        return self.process.poll() is not None
+
+    def end(self) -> None:
+        """End the process now and close what led to it."""
+        self.process.kill()
+        self.process.wait()
+        for pipe in (self.process.stdin, self.process.stdout):
+            with contextlib.suppress(OSError):
+                pipe and pipe.close()
+
+    def ask(self, what: str, jobs: Sequence[Job], store: Store, limit: float) -> str | None:
+        """The answer; None if the process died, or was killed because it took longer than `limit`."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        request = {"do": what, "store": str(store.root), "jobs": [job.to_json() for job in jobs]}
+        timer = threading.Timer(limit, self._too_long)
+        timer.start()
+        try:
+            self.process.stdin.write(json.dumps(request) + "\n")
+            self.process.stdin.flush()
+            answer = self.process.stdout.readline()
+        except (BrokenPipeError, ValueError):
+            answer = ""
+        finally:
+            timer.cancel()
+        if not answer:
+            self.process.wait()
+            return None
+        return json.loads(answer)["status"]
+
+    def epitaph(self, job: Job) -> str:
+        """Why there is no answer."""
+        if self.killed:
+            return f"killed after {job.timeout + GRACE_SECONDS:g} s (timeout {job.timeout:g} s)"
+        code = self.process.returncode
+        how = f"signal {-code}" if code < 0 else f"exit code {code}"
+        return f"the process that ran it died: {how} (out of memory, or a crash in compiled code?)"
+
+    def _too_long(self) -> None:
+        self.killed = True
+        self.process.kill()

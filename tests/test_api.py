@@ -1,0 +1,52 @@
+"""The public names: the same in `__all__`, for type checkers and when asked for; jax comes late."""
+
+import ast
+import inspect
+import subprocess
+import sys
+
+import pytest
+import quietgrad
+
+
+def names_for_type_checkers():
+    """What is imported under `if TYPE_CHECKING:`, plus what is imported outright."""
+    tree = ast.parse(inspect.getsource(quietgrad))
+    blocks = [n.body for n in tree.body if isinstance(n, ast.If)] + [tree.body]
+    imports = [n for body in blocks for n in body if isinstance(n, ast.ImportFrom) and n.level]
+    return [alias.asname or alias.name for node in imports for alias in node.names]
+
+
+def test_all_is_sorted_and_without_duplicates():
+    assert list(quietgrad.__all__) == sorted(set(quietgrad.__all__))
+    assert dir(quietgrad) == list(quietgrad.__all__)
+
+
+def test_type_checkers_see_the_same_names():
+    assert sorted(names_for_type_checkers()) == list(quietgrad.__all__)
+
+
+@pytest.mark.parametrize("name", quietgrad.__all__)
+def test_every_name_can_be_had(name):
+    assert getattr(quietgrad, name) is not None
+
+
+def test_unknown_names_are_attribute_errors():
+    with pytest.raises(AttributeError, match="'quietgrad' has no attribute 'nonsense'"):
+        quietgrad.nonsense  # noqa: B018
+
+
+def run_python(code):
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+
+def test_import_does_not_load_jax():
+    done = run_python("import sys, quietgrad; sys.exit('jax' in sys.modules)")
+    assert done.returncode == 0, done.stderr
+
+
+def test_star_import_brings_every_name():
+    done = run_python(
+        "from quietgrad import *; import quietgrad; assert set(quietgrad.__all__) <= set(globals())"
+    )
+    assert done.returncode == 0, done.stderr

@@ -14,6 +14,7 @@ import jax.random as jr
 import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
+
 from quietgrad.bases import AbstractBase
 from quietgrad.families import AbstractFamily
 from quietgrad.targets import Target

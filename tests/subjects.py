@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float
+
 from quietgrad import bases, families
 from quietgrad.targets import Target
 

@@ -6,9 +6,10 @@ import jaxtyping
 import numpy as np
 import optax
 import pytest
+from subjects import target_2d
+
 import quietgrad as qg
 from quietgrad.samplers import Iid
-from subjects import target_2d
 
 KEY = jr.key(0)
 
@@ -94,9 +95,7 @@ WRONG_VALUES = {
         ["log_likelihood", "one real value per row", "(5,)", "float64[]"],
     ),
     "likelihood is checked with the family": (
-        lambda: qg.estimator("nocv").init(
-            qg.Target(normal, lambda z, x: z, np.zeros(5)), q()
-        ),
+        lambda: qg.estimator("nocv").init(qg.Target(normal, lambda z, x: z, np.zeros(5)), q()),
         ["log_likelihood", "(5,)", "float64[2]"],
     ),
     # Data
@@ -193,11 +192,11 @@ WRONG_TYPES = {
     "key is None": (lambda: fit(key=None), ["key", "jax.random.key(seed)", "NoneType"]),
     "key of the elbo is a number": (
         lambda: qg.elbo(target(), q(), key=0),
-        ["key", "jax.random.key(seed)", "int"],
+        ["key", "Got 0"],
     ),
     "key of the family is a number": (
         lambda: qg.MeanField.init(2, key=0),
-        ["key", "jax.random.key(seed)", "int"],
+        ["key", "Got 0"],
     ),
     "key missing in fit": (lambda: qg.fit(target(), q()), ["key"]),
     "key missing in init": (lambda: qg.MeanField.init(2), ["key"]),

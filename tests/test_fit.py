@@ -8,9 +8,10 @@ import jax.random as jr
 import numpy as np
 import optax
 import pytest
+from subjects import TRACES, family, target_2d
+
 import quietgrad as qg
 from quietgrad import loop
-from subjects import TRACES, family, target_2d
 
 LOC, STD = np.array([1.5, -2.0]), np.array([0.5, 3.0])
 
@@ -99,8 +100,7 @@ def test_seconds_can_be_the_budget(target, monkeypatch, key):
 def test_result_does_not_depend_on_how_steps_are_cut(key):
     q, target = family("mean-field", 2), target_2d("curved")
     runs = [
-        qg.fit(target, q, steps=60, evaluate_every=every, batch_size=2, key=key)
-        for every in (60, 7, 1)
+        qg.fit(target, q, steps=60, evaluate_every=every, batch_size=2, key=key) for every in (60, 7, 1)
     ]
     for other in runs[1:]:
         assert eqx.tree_equal(runs[0].q, other.q)

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+
 import quietgrad as qg
 
 ROWS = 10

@@ -4,6 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+
 import quietgrad as qg
 
 CLIFF = 5.5
@@ -23,9 +24,7 @@ def walker():
 def test_blow_up_is_reported_with_its_step_and_the_last_finite_q(key, every):
     """After six steps q stands at 6, past the cliff; the seventh step would be NaN."""
     target = qg.Target.from_logdensity(cliff, dim=1)
-    result = qg.fit(
-        target, walker(), optimizer=optax.sgd(1.0), steps=100, evaluate_every=every, key=key
-    )
+    result = qg.fit(target, walker(), optimizer=optax.sgd(1.0), steps=100, evaluate_every=every, key=key)
     assert result.status is qg.Status.NON_FINITE
     assert result.status == "non-finite"
     assert result.steps == 6

@@ -5,12 +5,13 @@ import jax
 import jax.random as jr
 import numpy as np
 import pytest
-import quietgrad as qg
 from jax.flatten_util import ravel_pytree
 from oracles import assert_mean, by_quadrature
+from subjects import family, target_2d
+
+import quietgrad as qg
 from quietgrad import gradient_noise
 from quietgrad.estimators import AbstractEstimator, Pathwise
-from subjects import family, target_2d
 
 
 class Scaled(AbstractEstimator):
@@ -76,9 +77,7 @@ def test_variance_error_is_honest(pair):
 
 def test_draws_average_the_variance_down(pair, key):
     """Independent draws: V is proportional to 1/L."""
-    few, many = (
-        qg.gradient_variance(*pair, Pathwise(draws=d), repeats=2000, key=key) for d in (2, 8)
-    )
+    few, many = (qg.gradient_variance(*pair, Pathwise(draws=d), repeats=2000, key=key) for d in (2, 8))
     spread = np.hypot(few.error, 4 * many.error)
     assert abs(few.total - 4 * many.total) < 5 * spread
 

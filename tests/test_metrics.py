@@ -5,11 +5,12 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
-import quietgrad as qg
 from oracles import assert_mean, assert_same
-from quietgrad import metrics
 from scipy.special import logsumexp
 from subjects import family, target_2d
+
+import quietgrad as qg
+from quietgrad import metrics
 
 LOC = np.array([0.4, -0.3])
 PRECISION = np.array([[1.5, 0.6], [0.6, 0.9]])

@@ -5,6 +5,7 @@ import functools
 import numpy as np
 import optax
 import pytest
+
 from quietgrad._same import Recipe, fingerprint
 
 

@@ -28,9 +28,22 @@ def part(given: Any, registry: Mapping[str, Any], cls: type[T], kind: str) -> T:
     if not isinstance(made, cls):
         raise TypeError(
             f"{kind} must be one of the names {', '.join(sorted(registry))} or an instance of "
-            f"{cls.__name__}; got {type(given).__name__}"
+            f"{cls.__name__}; got {described(given)}"
         )
     return made
+
+
+def instance(given: Any, cls: type, name: str) -> None:
+    """Raise a `TypeError` unless `given` is an instance of `cls`."""
+    if not isinstance(given, cls):
+        raise TypeError(f"{name} must be an instance of {cls.__name__}; got {described(given)}")
+
+
+def described(given: Any) -> str:
+    """What `given` is, for a message."""
+    if isinstance(given, type):
+        return f"the class {given.__name__} itself"
+    return type(given).__name__
 
 
 def whole(value: Any, name: str, *, least: int) -> int:

@@ -113,7 +113,9 @@ def race(
     )
 
 
-study = cyclopts.App(name="study", help="Run a grid of tasks, families and estimators, and make its page.")
+study = cyclopts.App(
+    name="study", help="Run a grid of tasks, families and estimators, and make its page."
+)
 app.command(study)
 
 
@@ -127,6 +129,7 @@ def run_study(
     steps: int | None = None,
     engine: str = "processes",
     fresh: Annotated[bool, cyclopts.Parameter(negative=())] = False,
+    report: bool = True,
 ) -> int:
     """Run what is missing of a study; exit with 1 if a cell failed or timed out.
 
@@ -147,10 +150,13 @@ def run_study(
         processes, inprocess, dask (a local cluster) or dask://tcp://host:port.
     fresh
         Forget what is stored of these cells and run them again.
+    report
+        Make the figures and the page at the end.
     """
     from .commands.study import run
 
-    return run(spec, out=out, only=only, reps=reps, steps=steps, engine=engine, fresh=fresh)
+    changes = {"reps": reps, "steps": steps}
+    return run(spec, changes, out=out, only=only, engine=engine, fresh=fresh, report=report)
 
 
 @study.command(name="status")

@@ -14,8 +14,7 @@ import jax.random as jr
 from jaxtyping import Array, Float, Key, PyTree
 
 from ._checks import whole
-from .estimators import AbstractEstimator, Pathwise
-from .estimators import estimator as by_name
+from .estimators import AbstractEstimator, Pathwise, resolve
 from .families import AbstractFamily
 from .targets import Target
 
@@ -92,10 +91,10 @@ def variance_ratio(
 
     The default baseline is NoCV with as many draws.
     """
-    estimator = _resolve(estimator)
+    estimator = resolve(estimator)
     if baseline is None:
-        baseline = Pathwise(draws=getattr(estimator, "draws", 10))
-    pair = [(estimator, state), (_resolve(baseline), None)]
+        baseline = Pathwise(draws=estimator.draws_for(q))
+    pair = [(estimator, state), (resolve(baseline), None)]
     both, each = _sample(target, q, pair, repeats, batch_size, key)
     ours, plain = (_variance(moments, each) for moments in both)
     leave_one_out = jnp.stack([_left_out(moments) for moments in both])
@@ -111,7 +110,7 @@ def gradient_error(
     estimator: AbstractEstimator | str,
     *,
     state: PyTree = None,
-    reference: AbstractEstimator | None = None,
+    reference: AbstractEstimator | str | None = None,
     reference_repeats: int = 1000,
     repeats: int = 1000,
     key: Key[Array, ""],
@@ -120,7 +119,7 @@ def gradient_error(
 
     The default reference is NoCV with 100 draws, `reference_repeats` times.
     """
-    reference = Pathwise(draws=100) if reference is None else reference
+    reference = Pathwise(draws=100) if reference is None else resolve(reference)
     if reference.biased:
         raise ValueError("the reference estimator must be unbiased")
     key_ours, key_truth = jr.split(key)
@@ -154,7 +153,7 @@ def _sample(
     key: Key[Array, ""],
 ) -> tuple[list[_Moments], int]:
     each = -(-whole(repeats, "repeats", least=2 * GROUPS) // GROUPS)
-    resolved = [(_resolve(estimator), state) for estimator, state in pairs]
+    resolved = [(resolve(estimator), state) for estimator, state in pairs]
     ready = [(e, e.init(target, q) if state is None else state) for e, state in resolved]
     if batch_size is not None:
         batch_size = target.check_batch_size(batch_size)
@@ -182,9 +181,7 @@ def _moments(
     def group(key: Key[Array, ""]) -> list[_Moments]:
         def add(carry: tuple[Array, list[_Moments]], key: Key[Array, ""]) -> tuple:
             count, moments = carry
-            updated = [
-                _welford(m, grad, count) for m, grad in zip(moments, gradients(key), strict=True)
-            ]
+            updated = [_welford(m, grad, count) for m, grad in zip(moments, gradients(key), strict=True)]
             return (count + 1, updated), None
 
         zero = jax.tree.map(jnp.zeros_like, eqx.filter(q, eqx.is_inexact_array))
@@ -198,16 +195,17 @@ def _moments(
 def _welford(moments: _Moments, grad: PyTree, count: Array) -> _Moments:
     step = jax.tree.map(jnp.subtract, grad, moments.mean)
     mean = jax.tree.map(lambda m, d: m + d / count, moments.mean, step)
-    deviations = jax.tree.map(
-        lambda s, d, g, m: s + d * (g - m), moments.deviations, step, grad, mean
-    )
+    deviations = jax.tree.map(lambda s, d, g, m: s + d * (g - m), moments.deviations, step, grad, mean)
     return _Moments(mean, deviations)
 
 
 def _variance(moments: _Moments, each: int) -> GradientVariance:
     # All R gradients: deviations within the groups plus those of the group means.
     total = jax.tree.map(
-        lambda s, m: (jnp.sum(s) + each * jnp.sum((m - jnp.mean(m, axis=0, keepdims=True)) ** 2)) / (GROUPS * each),
+        lambda s, m: (
+            (jnp.sum(s) + each * jnp.sum((m - jnp.mean(m, axis=0, keepdims=True)) ** 2))
+            / (GROUPS * each)
+        ),
         moments.deviations,
         moments.mean,
     )
@@ -238,7 +236,3 @@ def _mean_variance(deviations: Float[Array, "groups ..."], each: int) -> Float[A
 
 def _pairs(a: PyTree, b: PyTree) -> list[tuple[Array, Array]]:
     return list(zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True))
-
-
-def _resolve(estimator: AbstractEstimator | str) -> AbstractEstimator:
-    return by_name(estimator) if isinstance(estimator, str) else estimator

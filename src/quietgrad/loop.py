@@ -16,11 +16,10 @@ import jax.random as jr
 import optax
 from jaxtyping import Array, Bool, Int, Key, PyTree
 
-from ._checks import whole
+from ._checks import described, whole
 from ._progress import progress_bar
 from ._same import Recipe
-from .estimators import AbstractEstimator
-from .estimators import estimator as by_name
+from .estimators import AbstractEstimator, resolve
 from .families import AbstractFamily
 from .metrics import elbo_with_error
 from .results import FitResult, History, Plateau, Status
@@ -108,8 +107,11 @@ def fit(
     step)` returns further columns of the history, also off the clock. Ctrl-C ends the run early and
     returns what has been reached.
     """
-    estimator = by_name(estimator) if isinstance(estimator, str) else estimator
+    estimator = resolve(estimator)
     optimizer = optax.adam(1e-2) if optimizer is None else optimizer
+    if not isinstance(optimizer, optax.GradientTransformation):
+        made = described(optimizer)
+        raise TypeError(f"optimizer must be made by optax, e.g. optax.adam(1e-2); got {made}")
     steps = whole(steps, "steps", least=1)
     every = -(-steps // 100) if evaluate_every is None else evaluate_every
     every = whole(every, "evaluate_every", least=1)

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
-from ._checks import whole
+from ._checks import instance, whole
 from .families import AbstractFamily
 from .targets import Target
 
@@ -28,6 +28,7 @@ def elbo_with_error(
     target: Target, q: AbstractFamily, *, draws: int = 500, key: Key[Array, ""]
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """The ELBO and its Monte Carlo standard error (the draws' spread over sqrt(draws))."""
+    _check(target, q)
     shape = (whole(draws, "draws", least=2), q.base_dim)
     values = elbo_terms(target, q, q.base.sample(shape, q.dtype, key=key))
     return jnp.mean(values), jnp.std(values, ddof=1) / jnp.sqrt(values.size)
@@ -40,9 +41,16 @@ def lppd(
 
     Pass the target that holds the test rows; z are `draws` draws from q.
     """
+    _check(target, q)
     if target.rows == 0:
         raise ValueError("lppd needs a target with rows; this one has no data")
     return _lppd(target, q, whole(draws, "draws", least=1), key)
+
+
+def _check(target: Target, q: AbstractFamily) -> None:
+    instance(target, Target, "target")
+    instance(q, AbstractFamily, "q")
+    target.check_dim(q.dim)
 
 
 @eqx.filter_jit

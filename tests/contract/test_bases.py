@@ -7,8 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from oracles import assert_mean, assert_same, rule
-from quietgrad.bases import REGISTRY
 from subjects import key_of
+
+from quietgrad.bases import REGISTRY
 
 DRAWS = 20_000
 

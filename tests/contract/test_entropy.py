@@ -9,9 +9,10 @@ import jax.random as jr
 import numpy as np
 import pytest
 from oracles import assert_mean, assert_same, by_quadrature, flat
+from subjects import family, key_of, other_bases, target_2d
+
 from quietgrad import entropy, families
 from quietgrad.estimators import Pathwise
-from subjects import family, key_of, other_bases, target_2d
 
 REPLICATIONS = 4000
 CASES = [

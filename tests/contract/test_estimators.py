@@ -15,9 +15,10 @@ import jax.random as jr
 import numpy as np
 import pytest
 from oracles import assert_mean, assert_same, by_fixed_draws, by_quadrature, excess, flat
+from subjects import TARGETS, TRACES, accepted, cast, family, key_of, target_2d
+
 from quietgrad import entropy, estimators, families
 from quietgrad.estimators import Pathwise
-from subjects import TARGETS, TRACES, accepted, cast, family, key_of, target_2d
 
 REPLICATIONS = 4000
 DRAWS = 8

@@ -11,9 +11,10 @@ import pytest
 import scipy.stats
 from jax.flatten_util import ravel_pytree
 from oracles import assert_mean, assert_same
+from subjects import cast, family, other_bases
+
 from quietgrad import families
 from quietgrad.families import AbstractFamily, HasEntropy, HasMoments, Invertible
-from subjects import cast, family, other_bases
 
 DIMS = (1, 2, 37, 653)
 # Dense Jacobians are for small cases: full rank has 214,184 parameters at dim 653.

@@ -8,11 +8,12 @@ import jax.random as jr
 import numpy as np
 import pytest
 from oracles import assert_mean, rule
+from scipy.special import expit
+from subjects import key_of
+
 from quietgrad import bases
 from quietgrad.bases import Normal
 from quietgrad.samplers import REGISTRY, Antithetic
-from scipy.special import expit
-from subjects import key_of
 
 REPLICATIONS = 4000
 DRAWS, DIM = 8, 3

@@ -1,5 +1,7 @@
 """Control variates side by side: all columns, and no worse a fit than any member's."""
 
+from typing import Any
+
 import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
@@ -21,7 +23,8 @@ from quietgrad.control_variates.solvers import apply
 from quietgrad.entropy import Closed
 from quietgrad.estimators import Controlled
 
-MEMBERS = (TaylorColumn(), QuadraticColumn(), SteinColumns())
+MEMBERS: tuple[Any, ...] = (TaylorColumn(), QuadraticColumn(), SteinColumns())
+TOGETHER: Any = Ensemble(MEMBERS)
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +37,7 @@ def evaluated():
         sample = take_sample(target, q, Closed(), e)
         return sample.phi, [
             made.columns(made.init(target, q), target, q, sample, key=jr.key(0))
-            for made in (*MEMBERS, Ensemble(MEMBERS))
+            for made in (*MEMBERS, TOGETHER)
         ]
 
     return evaluate(q, q.base.sample((8, 2), q.dtype, key=jr.key(3)))

@@ -5,6 +5,8 @@ draws, is one only where the mean gradient vanishes, so q stands at the target f
 exact for any q of the family.
 """
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -26,7 +28,7 @@ EXACT = 1e-6
 
 def optimum(name):
     """A member of the family, and the Gaussian target with its mean and covariance."""
-    q = family(name, 2, small=True)
+    q: Any = family(name, 2, small=True)
     mean, precision = q.mean(), jnp.linalg.inv(q.covariance_matmul(jnp.eye(q.dim)))
 
     def log_density(z):

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
+
 from quietgrad.families import AffineRealNVP, RealNVP
 from quietgrad.families.flow import ShiftScale
 
@@ -42,7 +43,9 @@ def test_first_layer_keeps_the_first_half_and_the_second_the_other(dim):
 def test_scales_stay_between_1_over_e_and_e():
     """However large the weights: each coordinate moves once, so |log det| is at most dim."""
     dim = 5
-    q = jax.tree.map(lambda x: 100 * x if eqx.is_inexact_array(x) else x, RealNVP.init(dim, key=jr.key(0)))
+    q = jax.tree.map(
+        lambda x: 100 * x if eqx.is_inexact_array(x) else x, RealNVP.init(dim, key=jr.key(0))
+    )
     e = 10 * jr.normal(jr.key(1), (50, dim))
     for layer in q.layers:
         _, log_det = jax.vmap(layer.forward)(e)

@@ -137,6 +137,13 @@ def test_every_figure_of_the_paper_is_planned_for_a_whole_study():
     assert all(plan.draw is not None and plan.reason == "" for plan in plans)
 
 
+def test_names_do_not_reach_into_other_directories():
+    records = fabricated.study(tasks=["frisk"], families=["../../up"], reps=1, ablations=False)
+    plans = [plan for figure in FIGURES for plan in figure(Study(Path(), records, {}))]
+    assert "elbo-time-up-median" in {plan.file for plan in plans}
+    assert not any("/" in plan.file for plan in plans)
+
+
 def test_every_kind_of_figure_is_drawn(tmp_path):
     records = fabricated.study(
         tasks=["counts", "diabetes"], families=["mean-field"], reps=3, draws=[10], steps=1000

@@ -8,7 +8,7 @@ import pytest
 
 from quietgrad.report.curves import Curve, curve, decay, late_limits
 from quietgrad.report.names import STYLES, styles
-from quietgrad.report.words import duration, nats, number
+from quietgrad.report.words import duration, listed, nats, number
 
 
 def runs(**columns):
@@ -97,3 +97,8 @@ def test_spans_and_nats_in_words():
     assert duration(503.0) == "8.4 minutes"
     assert duration(3.0) == "3.00 seconds"
     assert nats(-843.987) == "−843.99"
+    assert [listed(names) for names in (["a"], ["a", "b"], ["a", "b", "c"])] == [
+        "a",
+        "a and b",
+        "a, b and c",
+    ]

@@ -32,8 +32,8 @@ def quadratic(dim, rank, key):
     """Coefficients of order one, so that no part of B is negligible."""
     keys = jr.split(key, 4)
     shapes = [(dim,), (dim,), (dim, rank), (dim, rank)]
-    parts = [jr.normal(k, shape) for k, shape in zip(keys, shapes, strict=True)]
-    return model.Coefficients(*parts, jnp.asarray(0.3))
+    linear, diagonal, left, right = map(jr.normal, keys, shapes)
+    return model.Coefficients(linear, diagonal, left, right, jnp.asarray(0.3))
 
 
 def dense(v):
@@ -50,7 +50,7 @@ def test_closed_form_mean_is_the_monte_carlo_mean(name, base, key):
     @eqx.filter_jit
     def both(q, v, e):
         params, rebuild = split(q)
-        mean = jax.grad(lambda p: model.mean_value(v, rebuild(p)))(params)
+        mean = jax.grad(lambda p: model.mean_value(v, rebuild(p)))(params)  # pyright: ignore
         offset = jax.vmap(q.transport)(e) - q.mean()[None, :]
         return pull_each(q, e, model.slope(v, offset)), ravel_pytree(mean)[0]
 
@@ -97,7 +97,8 @@ def test_symmetric_fit_is_the_better_one(key):
     @eqx.filter_jit
     def error(curvature):
         def step(carry, _):
-            return model.learn(*carry, rule, curvature, offset, goal), None
+            v, memory = carry
+            return model.learn(v, memory, rule, curvature, offset, goal), None
 
         v = model.start(4, 1, float, 0)
         (v, _), _ = jax.lax.scan(step, (v, rule.init(v)), None, length=3000)

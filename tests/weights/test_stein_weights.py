@@ -113,6 +113,7 @@ def test_short_cut_is_one_fit_per_draw(name, kernel, key):
     filter, kernel = FILTERS[name](), KERNELS[kernel]()
     e, scale = Normal().sample((9, 4), float, key=key), kernel.scale(4, Normal())
     gram = eqx.filter_jit(kernel.gram)(e, Normal())
+    assert isinstance(filter, HasLeaveOneOut)
     short = eqx.filter_jit(filter.leave_one_out)(gram, scale)
     assert_close(short, eqx.filter_jit(leave_each_out)(gram, filter, scale))
 
@@ -132,7 +133,7 @@ def test_uniform_weights_are_equal(key):
 
 
 def heavy(df):
-    return MeanField(jnp.zeros(2), jnp.zeros(2), StudentT(df))
+    return MeanField(loc=jnp.zeros(2), log_std=jnp.zeros(2), base=StudentT(df))
 
 
 def test_tails_that_are_too_heavy_are_refused():

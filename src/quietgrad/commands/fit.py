@@ -54,7 +54,7 @@ def fit_task(
         "title": task.title,
         "family": family,
         "estimator": estimator,
-        "draws": getattr(made, "draws", None),
+        "draws": made.draws_for(q),
         "learning_rate": rate,
         "steps": result.steps,
         "seed": seed,

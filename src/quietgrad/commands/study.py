@@ -4,7 +4,7 @@ import importlib.util
 import math
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -24,30 +24,28 @@ SHOWN = 5
 
 def run(
     name: str,
+    changes: Mapping[str, int | None],
     *,
     out: Path | None,
     only: Sequence[str],
-    reps: int | None,
-    steps: int | None,
     engine: str,
     fresh: bool,
+    report: bool,
 ) -> int:
-    """Run a study, print its summary and the path of its page, and return the exit code."""
+    """Run a study with `changes` of reps or steps, print its summary and the path of its page."""
     from ..study.runner import run_study
 
-    spec = specs.load(name).override(reps=reps, steps=steps)
+    spec = specs.load(name).override(**changes)
     directory = RESULTS / spec.name if out is None else out
     command = shlex.join(["quietgrad", *sys.argv[1:]])
-    outcome = run_study(
-        spec, directory, only=only, engine=engine, fresh=fresh, command=command
-    )
+    outcome = run_study(spec, directory, only=only, engine=engine, fresh=fresh, command=command)
     records = Store(directory).read_all()
     console = _console()
     if any(record.status == "done" for record in records):
         console.print(summary_table(records))
     print_troubles(console, records)
     console.print(str(outcome), highlight=False)
-    if not outcome.interrupted:
+    if report and not outcome.interrupted:
         _report(console, directory)
     return outcome.exit_code
 

@@ -4,7 +4,7 @@ from .controlled import Controlled
 from .estimator import AbstractEstimator, Cost, Estimate
 from .pathwise import Pathwise
 from .quiet import Quiet
-from .registry import REGISTRY, estimator
+from .registry import REGISTRY, estimator, resolve
 from .score_function import ScoreFunction
 
 __all__ = [
@@ -17,4 +17,5 @@ __all__ = [
     "Quiet",
     "ScoreFunction",
     "estimator",
+    "resolve",
 ]

@@ -105,14 +105,10 @@ class Controlled(AbstractEstimator):
         draws = [self._draw(target, q, state.sampler, state.control_variate, k) for k in keys[:-1]]
         shared = not self.per_dimension
         sets = [(phi, columns) for _, phi, columns in draws]
-        beta, source = self.source.beta(
-            state.source, self.criterion, self.solver, sets, shared=shared
-        )
+        beta, source = self.source.beta(state.source, self.criterion, self.solver, sets, shared=shared)
         sample, phi, columns = draws[0]
         adjusted = phi + apply(columns, beta)
-        learned = self.control_variate.update(
-            state.control_variate, target, q, sample, key=keys[-1]
-        )
+        learned = self.control_variate.update(state.control_variate, target, q, sample, key=keys[-1])
         restore = ravel_pytree(split(q)[0])[1]
         products = self.control_variate.hessian_products(q) * len(draws)
         cost = Cost(gradients=self.draws * len(draws), hessian_products=products)

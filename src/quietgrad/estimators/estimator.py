@@ -6,6 +6,7 @@ from typing import NamedTuple
 import equinox as eqx
 from jaxtyping import Array, Float, Key, PyTree
 
+from .._checks import instance
 from ..families import AbstractFamily
 from ..targets import Target
 
@@ -35,15 +36,19 @@ class AbstractEstimator(eqx.Module):
     def biased(self) -> bool:
         """Whether the mean of the estimate can differ from the gradient of the ELBO."""
 
+    def draws_for(self, q: AbstractFamily) -> int:
+        """How many draws a step takes with this family."""
+        del q
+        return getattr(self, "draws", 1)
+
     @abc.abstractmethod
     def supports(self, target: Target, q: AbstractFamily) -> str | None:
         """Why this estimator cannot run on the pair; None if it can."""
 
     def init(self, target: Target, q: AbstractFamily) -> PyTree:
         """Check the pair and return the state before the first step."""
-        for name, given, cls in (("target", target, Target), ("q", q, AbstractFamily)):
-            if not isinstance(given, cls):
-                raise TypeError(f"{name} must be a {cls.__name__}; got {type(given).__name__}")
+        instance(target, Target, "target")
+        instance(q, AbstractFamily, "q")
         target.check(q.dim)
         reason = self.supports(target, q)
         if reason is not None:

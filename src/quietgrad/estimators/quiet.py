@@ -37,6 +37,10 @@ class Quiet(AbstractEstimator):
         sampler = "iid" if isinstance(q, LowRank) else "antithetic"
         return Pathwise(sampler=sampler, entropy="stl", draws=draws)
 
+    def draws_for(self, q: AbstractFamily) -> int:
+        """The draws asked for, or the family's default."""
+        return self.resolve(q).draws
+
     def supports(self, target: Target, q: AbstractFamily) -> str | None:
         """As the pathwise estimator."""
         return self.resolve(q).supports(target, q)

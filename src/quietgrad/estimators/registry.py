@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from .._checks import lookup, unknown
+from .._checks import described, lookup, unknown
 from . import presets
 from .estimator import AbstractEstimator
 
@@ -26,6 +26,17 @@ REGISTRY: dict[str, Callable[..., AbstractEstimator]] = {
     "zvcv-gd-literal": presets.zvcv_gd_literal,
     "quadcv-literal": presets.quadcv_literal,
 }
+
+
+def resolve(given: AbstractEstimator | str) -> AbstractEstimator:
+    """A registered name becomes its estimator with default settings; estimators pass through."""
+    made = estimator(given) if isinstance(given, str) else given
+    if not isinstance(made, AbstractEstimator):
+        raise TypeError(
+            f"estimator must be one of the names {', '.join(sorted(REGISTRY))} or an instance of "
+            f"AbstractEstimator; got {described(given)}"
+        )
+    return made
 
 
 def estimator(name: str, **settings: Any) -> AbstractEstimator:

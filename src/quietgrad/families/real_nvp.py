@@ -24,7 +24,9 @@ class Network(eqx.Module):
     biases: tuple[Float[Array, " _"], ...]
 
     @classmethod
-    def init(cls, inputs: int, outputs: int, widths: tuple[int, ...], *, key: Key[Array, ""]) -> "Network":
+    def init(
+        cls, inputs: int, outputs: int, widths: tuple[int, ...], *, key: Key[Array, ""]
+    ) -> "Network":
         """Glorot normal weights and zero biases."""
         sizes = (inputs, *widths, outputs)
         glorot = jax.nn.initializers.glorot_normal()
@@ -79,7 +81,9 @@ class Coupling(AbstractLayer):
         log_scale, shift = self._condition(kept)
         return self._join((moved - shift) * jnp.exp(-log_scale), kept)
 
-    def _condition(self, kept: Float[Array, " kept"]) -> tuple[Float[Array, " moved"], Float[Array, " moved"]]:
+    def _condition(
+        self, kept: Float[Array, " kept"]
+    ) -> tuple[Float[Array, " moved"], Float[Array, " moved"]]:
         return jnp.tanh(self.scale(kept)), self.shift(kept)
 
     def _split(self, u: Float[Array, " dim"]) -> tuple[Float[Array, " moved"], Float[Array, " kept"]]:
@@ -144,9 +148,7 @@ def _couplings(
     )
 
 
-def _coupling(
-    dim: int, *, first_moves: bool, widths: tuple[int, ...], key: Key[Array, ""]
-) -> Coupling:
+def _coupling(dim: int, *, first_moves: bool, widths: tuple[int, ...], key: Key[Array, ""]) -> Coupling:
     cut = dim // 2
     moved, kept = (cut, dim - cut) if first_moves else (dim - cut, cut)
     key_scale, key_shift = jr.split(key)

@@ -35,7 +35,7 @@ AXES = {"step": "iteration", "seconds": "seconds of optimisation"}
 
 
 def grid(
-    titles: Sequence[str], rows: Sequence[str], *, share_y: Literal["col", "row", "all"] = "col"
+    titles: Sequence[str], rows: Sequence[str], *, share_y: Literal["col", "all", "none"] = "col"
 ) -> tuple[Figure, np.ndarray]:
     """A figure with a column for each title and a row for each row label."""
     size = (max(WIDTH * len(titles), 1.6 * WIDTH), HEIGHT * len(rows) + 0.9)

@@ -93,7 +93,7 @@ def late_limits(middles: Sequence[np.ndarray]) -> tuple[float, float] | None:
 
     The top is the highest value. The bottom would be the lowest tenth of what the curves do after
     their first fifth, but not so low that the differences at the end, or one nat, take up less than a
-    tenth of the axis.
+    sixth of the axis.
     """
     middles = [values[np.isfinite(values)] for values in middles]
     middles = [values for values in middles if len(values)]
@@ -103,7 +103,7 @@ def late_limits(middles: Sequence[np.ndarray]) -> tuple[float, float] | None:
     ends = [float(np.median(values[-max(1, len(values) // 10) :])) for values in middles]
     top = max(float(np.max(values)) for values in later)
     bottom = min(float(np.quantile(values, 0.1)) for values in later)
-    reach = 10 * max(max(ends) - min(ends), 1.0, 2 * (top - max(ends)))
+    reach = 6 * max(max(ends) - min(ends), 1.0, 2 * (top - max(ends)))
     bottom = max(bottom, top - reach)
     # Runs that end far below the others stay in sight.
     bottom = min(bottom, *ends)

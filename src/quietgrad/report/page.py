@@ -43,6 +43,7 @@ def render(
     environment.filters["minus"] = _minus
     return environment.get_template("page.html").render(
         name=study.title,
+        description=study.description,
         headlines=headlines(study, rows, claims),
         about=tables.about(study),
         spec=_spec(study),
@@ -82,7 +83,7 @@ def _figure(drawn: Drawn) -> dict[str, str]:
     return {
         "title": plan.title,
         "caption": plan.caption,
-        "name": plan.name,
+        "file": plan.file,
         "picture": base64.b64encode(_smaller(drawn.picture)).decode("ascii"),
     }
 

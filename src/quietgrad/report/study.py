@@ -36,6 +36,12 @@ class Study:
         return str((spec.get("title") if isinstance(spec, dict) else None) or self.name)
 
     @property
+    def description(self) -> str:
+        """What its spec says about it."""
+        spec = self.manifest.get("spec")
+        return str(spec.get("description", "")) if isinstance(spec, dict) else ""
+
+    @property
     def done(self) -> list[Record]:
         """The records with results."""
         return finished(self.records)

@@ -44,6 +44,11 @@ def count(amount: int, noun: str) -> str:
     return f"{amount:,} {noun}" if amount == 1 else f"{amount:,} {noun}s"
 
 
+def listed(names: Sequence[str]) -> str:
+    """Names in a sentence: "a, b and c"."""
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+
+
 def _counts(study: Study) -> str:
     by_status = Counter(record.status for record in study.records)
     others = [
@@ -73,19 +78,26 @@ def duration(seconds: float) -> str:
 
 
 def _firsts(study: Study, rows: Sequence[Row]) -> list[str]:
-    sentences = []
+    """A sentence for each task, on its first family; those without an arrival share one."""
+    sentences, without = [], {}
     for task in study.tasks():
         families = [family for family in study.families() if _at(rows, task, family)]
         if families:
-            sentences.append(_first(_task(study, task), families[0], _at(rows, task, families[0])))
-    return sentences
+            here = _at(rows, task, families[0])
+            if any(row.seconds_to_target is not None for row in here):
+                sentences.append(_first(_task(study, task), families[0], here))
+            else:
+                without.setdefault(families[0], []).append(_task(study, task))
+    return sentences + [
+        f"On {listed(tasks)} with a {_family(family)}, no estimator came within 1 nat of the best "
+        "ELBO in most of its repetitions: longer runs are needed to tell who is first."
+        for family, tasks in without.items()
+    ]
 
 
 def _first(task: str, family: str, rows: Sequence[Row]) -> str:
     place = f"On {task} with a {_family(family)}"
     arrived = [row for row in rows if row.seconds_to_target is not None]
-    if not arrived:
-        return f"{place}, no estimator came within 1 nat of the best ELBO in most repetitions."
     best = min(arrived, key=lambda row: (row.seconds_to_target, row.label))
     told = (
         f"{place}, {label_name(best.label)} with {count(best.draws, 'draw')} was the first within 1 "

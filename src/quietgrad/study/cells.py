@@ -13,7 +13,6 @@ from .sources import Sources, sources
 from .spec import EstimatorSpec, Grid, Spec
 
 
-
 def plan(spec: Spec, only: Sequence[str] = ()) -> list[Job]:
     """The jobs of a study, repetitions of the same programs next to one another.
 
@@ -85,17 +84,20 @@ def _outline(grid: Grid) -> Iterable[tuple[Grid, Cell]]:
     for task, family, draws, estimator in itertools.product(*axes):
         assert isinstance(estimator, EstimatorSpec)
         for rep in range(grid.reps):
-            yield grid, Cell(
-                task=task,
-                family=family,
-                estimator=estimator.name,
-                label=estimator.label,
-                draws=draws,
-                rep=rep,
-                steps=grid.steps,
-                learning_rate=0.0,
-                settings=dict(estimator.settings),
-                group=grid.group,
+            yield (
+                grid,
+                Cell(
+                    task=task,
+                    family=family,
+                    estimator=estimator.name,
+                    label=estimator.label,
+                    draws=draws,
+                    rep=rep,
+                    steps=grid.steps,
+                    learning_rate=0.0,
+                    settings=dict(estimator.settings),
+                    group=grid.group,
+                ),
             )
 
 

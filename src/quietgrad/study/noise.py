@@ -1,7 +1,7 @@
 """Gradient variance along a run, relative to NoCV with as many draws, from the same draws and rows."""
 
 import math
-from collections.abc import Mapping
+from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -13,7 +13,7 @@ from ..gradient_noise import gradient_variance, variance_ratio
 from ..targets import Target
 
 # Fewer passes of LLVM: a third less time to compile, and hardly slower.
-LIGHT: Mapping[str, int] = {"xla_backend_optimization_level": 1}
+LIGHT: dict[str, Any] = {"compiler_options": {"xla_backend_optimization_level": 1}}
 
 
 class Noise(eqx.Module):
@@ -68,13 +68,11 @@ def _total(
 
 # Compiled as a whole: by themselves, the small steps after the gradients take longer than these.
 _variance = eqx.filter_jit(_total)
-_light_variance = eqx.filter_jit(_total, compiler_options=dict(LIGHT))
+_light_variance = eqx.filter_jit(_total, **LIGHT)
 
 
 @eqx.filter_jit
-def _ratio(
-    noise: Noise, q: AbstractFamily, state: PyTree, key: Key[Array, ""]
-) -> Float[Array, "2"]:
+def _ratio(noise: Noise, q: AbstractFamily, state: PyTree, key: Key[Array, ""]) -> Float[Array, "2"]:
     found = variance_ratio(
         noise.target,
         q,

@@ -21,15 +21,15 @@ class StudyProgress:
         self._total, self._console, self._lock = total, console, threading.Lock()
         self._bar: Progress | None = None
         if console.is_terminal:
-            self._bar = Progress(
+            columns = (
                 BarColumn(),
                 MofNCompleteColumn(),
                 TextColumn("{task.fields[troubles]}{task.description}"),
                 TimeRemainingColumn(),
-                console=console,
-                transient=True,
             )
-            self._task = self._bar.add_task("starting", total=total, troubles="")
+            bar = Progress(*columns, console=console, transient=True)
+            self._task = bar.add_task("", total=total, troubles="")
+            self._bar = bar
 
     def __enter__(self) -> "StudyProgress":
         if self._bar is not None:

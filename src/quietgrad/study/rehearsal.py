@@ -1,7 +1,7 @@
 """Compile what the next cells need, side by side, before any of them is timed.
 
-XLA compiles a program mostly on one thread. A study of many short cells spends most of its time there, so
-the cores share the programs of all cells on one task and family; then the cells run one by one.
+XLA compiles a program mostly on one thread. A study of many short cells spends most of its time
+there, so the cores share the programs of all cells on one task and family; then these run one by one.
 """
 
 import ctypes
@@ -21,7 +21,7 @@ MEMORY_BYTES = 3 * 2**30
 
 
 def rehearse(jobs: Iterable[Job]) -> None:
-    """Compile the programs of these jobs; what goes wrong goes wrong again, and is told, in `run_cell`."""
+    """Compile the programs of these jobs; what goes wrong will again, and be told, in `run_cell`."""
     _make_room()
     new = {job.programs: job for job in jobs if job.programs not in compile_seconds}
     if len(new) < 2:

@@ -110,6 +110,7 @@ class Monitor:
         )
 
     def __call__(self, q: AbstractFamily, state: PyTree, step: int) -> dict[str, float]:
+        """What is due at this step."""
         if time.monotonic() > self.deadline:
             self.late = True
             raise OutOfTime

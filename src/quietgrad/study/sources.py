@@ -1,7 +1,7 @@
 """Where a study's tasks and estimators come from: the package, and a Python file of the user's.
 
-The file may define `TASKS`, a dict from names to functions that return a `quietgrad.tasks.Task` or a bare
-`quietgrad.Target` of known dim, and `ESTIMATORS`, a dict from names to functions of `draws` and settings.
+The file may define `TASKS`, a dict from names to functions that return a `quietgrad.tasks.Task` or a
+bare `Target` of known dim, and `ESTIMATORS`, a dict from names to functions of `draws` and settings.
 """
 
 import functools
@@ -110,7 +110,16 @@ def _as_task(name: str, made: Any) -> Task:
     if isinstance(made, Task):
         return made
     if isinstance(made, Target) and made.dim is not None:
-        return Task(name, name, made, None, made.dim, None, False, LEARNING_RATE)
+        return Task(
+            name,
+            title=name,
+            train=made,
+            test=None,
+            dim=made.dim,
+            batch_size=None,
+            simulated=False,
+            real_nvp_rate=LEARNING_RATE,
+        )
     problem = "a Target without dim" if isinstance(made, Target) else type(made).__name__
     raise TypeError(
         f"TASKS[{name!r}] must return a quietgrad.tasks.Task or a Target with dim; got {problem}"

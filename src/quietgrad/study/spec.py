@@ -16,7 +16,7 @@ from typing import Any
 
 from .._checks import unknown, whole
 
-SHIPPED = resources.files(__package__) / "specs"
+SHIPPED = resources.files("quietgrad.study") / "specs"
 RESERVED = ("list", "status")
 
 

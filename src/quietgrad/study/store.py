@@ -115,9 +115,7 @@ class Store:
             raise FileNotFoundError(f"{self.root} is not the results directory of a study")
         about = json.loads(path.read_text(encoding="utf-8"))
         if about.get("format") != FORMAT:
-            raise ValueError(
-                f"{path} has format {about.get('format')!r}; this version reads {FORMAT}"
-            )
+            raise ValueError(f"{path} has format {about.get('format')!r}; this version reads {FORMAT}")
         return about
 
     def write_manifest(

@@ -97,7 +97,7 @@ def best_elbo(records: Iterable[Record]) -> dict[Problem, float]:
 
 
 def time_to_target(records: Iterable[Record], nats: float = 1.0) -> list[Arrival]:
-    """For each finished record: seconds and steps until its settled ELBO is within `nats` of the best."""
+    """For each finished record: when its settled ELBO came within `nats` of the best."""
     done = finished(records)
     best = best_elbo(done)
     return [_arrival(record, best.get(problem(record), math.nan), nats) for record in done]

@@ -12,9 +12,7 @@ from jaxtyping import Array, Float, Int
 from .priors import normal_log_prob
 from .target import Target
 
-Counts = tuple[
-    Int[Array, " rows"], Int[Array, " rows"], Float[Array, " rows"], Float[Array, " rows"]
-]
+Counts = tuple[Int[Array, " rows"], Int[Array, " rows"], Float[Array, " rows"], Float[Array, " rows"]]
 
 
 class HierarchicalPoisson(eqx.Module):
@@ -48,6 +46,8 @@ class HierarchicalPoisson(eqx.Module):
         """The posterior given rows of (group, site, offset, count)."""
         return Target(self.log_prior, self.log_likelihood, data, dim=self.dim)
 
-    def _split(self, z: Float[Array, " dim"]) -> tuple[Float[Array, " a"], Float[Array, " b"], Float[Array, "3"]]:
+    def _split(
+        self, z: Float[Array, " dim"]
+    ) -> tuple[Float[Array, " a"], Float[Array, " b"], Float[Array, "3"]]:
         last = self.groups - 1 + self.sites
         return z[: self.groups - 1], z[self.groups - 1 : last], z[last:]

@@ -47,7 +47,9 @@ class Target(eqx.Module):
             if not callable(fn) and not (fn is None and name == "log_likelihood"):
                 raise TypeError(f"{name} must be a function; got {type(fn).__name__}")
         if (log_likelihood is None) != (data is None):
-            given, missing = ("data", "log_likelihood") if data is not None else ("log_likelihood", "data")
+            given, missing = (
+                ("data", "log_likelihood") if data is not None else ("log_likelihood", "data")
+            )
             raise ValueError(f"{given} was given without {missing}; give both, or neither")
         if dim is not None and example is not None:
             raise ValueError("give dim (points are vectors) or example (points are pytrees), not both")
@@ -93,8 +95,10 @@ class Target(eqx.Module):
 
         blocks, rest = divmod(self.rows, rows)
         sums = jax.lax.map(lambda start: total(start, rows), rows * jnp.arange(blocks))
-        tail = total(jnp.asarray(rows * blocks), rest)
-        return self.log_prior(self.point(z)) + self.scale * (jnp.sum(sums) + tail)
+        log_lik = jnp.sum(sums)
+        if rest:
+            log_lik += total(jnp.asarray(rows * blocks), rest)
+        return self.log_prior(self.point(z)) + self.scale * log_lik
 
     def log_likelihoods(self, z: Float[Array, " dim"]) -> Float[Array, " rows"]:
         """log p(x_i | z) for each row at hand, unscaled."""
@@ -132,15 +136,21 @@ class Target(eqx.Module):
             )
         return batch_size
 
-    def check(self, dim: int) -> None:
-        """Raise unless points of length `dim` give a real scalar and one likelihood per row."""
+    def check_dim(self, dim: int) -> None:
+        """Raise a `ValueError` unless `dim` is the length of a point, as far as it is known."""
         if self.dim is not None and dim != self.dim:
             raise ValueError(
                 f"the target has dim {self.dim} but the variational family has dim {dim}; "
                 f"make the family with dim={self.dim}"
             )
+
+    def check(self, dim: int) -> None:
+        """Raise unless points of length `dim` give a real scalar and one likelihood per row."""
+        self.check_dim(dim)
         z = jax.ShapeDtypeStruct((dim,), jnp.zeros(()).dtype)
-        _check_shape("log_prior", jax.tree_util.Partial(_prior, self), z, (), "a real scalar for one point")
+        _check_shape(
+            "log_prior", jax.tree_util.Partial(_prior, self), z, (), "a real scalar for one point"
+        )
         if self.log_likelihood is not None:
             advice = f"one real value per row, shape ({self.rows},)"
             _check_shape("log_likelihood", self.log_likelihoods, z, (self.rows,), advice)
@@ -150,7 +160,9 @@ def _prior(target: Target, z: Float[Array, " dim"]) -> Any:
     return target.log_prior(target.point(z))
 
 
-def _check_shape(name: str, fn: Any, z: jax.ShapeDtypeStruct, shape: tuple[int, ...], wanted: str) -> None:
+def _check_shape(
+    name: str, fn: Any, z: jax.ShapeDtypeStruct, shape: tuple[int, ...], wanted: str
+) -> None:
     try:
         out = jax.eval_shape(fn, z)
     except Exception as error:
@@ -160,7 +172,9 @@ def _check_shape(name: str, fn: Any, z: jax.ShapeDtypeStruct, shape: tuple[int, 
         ) from error
     if not hasattr(out, "shape") or out.shape != shape or not jnp.issubdtype(out.dtype, jnp.floating):
         got = f"{out.dtype}{list(out.shape)}" if hasattr(out, "shape") else type(out).__name__
-        raise ValueError(f"{name} must return {wanted}; on a point of dim {z.shape[0]} it returned {got}")
+        raise ValueError(
+            f"{name} must return {wanted}; on a point of dim {z.shape[0]} it returned {got}"
+        )
 
 
 def _as_data(data: PyTree) -> PyTree[Array]:

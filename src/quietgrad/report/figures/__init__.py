@@ -43,7 +43,7 @@ def draw_all(study: Study, directory: Path) -> list[Drawn]:
 
 
 def _draw(plan: Plan, directory: Path) -> Drawn:
-    stem = directory / plan.name
+    stem = directory / plan.file
     if plan.draw is None:
         # A figure from an earlier report must not outlive its rows.
         for suffix in (".pdf", ".png"):

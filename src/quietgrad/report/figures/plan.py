@@ -1,5 +1,6 @@
 """A figure that could be drawn: its name, what it shows, and how, or why not."""
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -19,3 +20,8 @@ class Plan:
     statistic: str | None
     draw: Callable[[], Figure] | None
     reason: str = ""
+
+    @property
+    def file(self) -> str:
+        """The name of its files, without what a user's own names may bring into a path."""
+        return re.sub(r"[^A-Za-z0-9]+", "-", self.name).strip("-")

@@ -65,9 +65,13 @@ def _draw(study: Study, runs: Sequence[Record], kind: Kind) -> Figure:
     looks, draws = styles(study.done), sorted({run.cell.draws for run in runs})
     reps = sorted({run.cell.rep for run in runs})
     factor = decay(runs) if kind.column == "elbo" else 0.0
-    titles = [f"repetition {place + 1}" for place, _ in enumerate(reps)]
-    figure, axes = canvas.grid(titles, [f"L = {count}\n{kind.axis}" for count in draws], share_y="all")
-    if kind.column == "variance_ratio":
+    ratio = kind.column == "variance_ratio"
+    figure, axes = canvas.grid(
+        [f"repetition {place + 1}" for place, _ in enumerate(reps)],
+        [f"L = {count}\n{kind.axis}" for count in draws],
+        share_y="all" if ratio else "col",
+    )
+    if ratio:
         canvas.log_scale(axes[0, 0], [run.column("variance_ratio") for run in runs])
     shown: set[str] = set()
     for place, rep in enumerate(reps):
@@ -82,9 +86,8 @@ def _draw(study: Study, runs: Sequence[Record], kind: Kind) -> Figure:
             canvas.finish_axis(axis, "step" if row == len(draws) - 1 else None)
             if not known:
                 canvas.nothing(axis)
-    limits = _limits(runs, kind, factor)
-    if limits is not None:
-        axes[0, 0].set_ylim(*limits)
+        if limits := _limits(column, kind, factor):
+            axes[0, place].set_ylim(*limits)
     note = f"moving average with factor {factor:g}" if factor else "not smoothed"
     canvas.legend(figure, looks, shown, note)
     return figure

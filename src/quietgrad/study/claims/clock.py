@@ -48,7 +48,7 @@ def _first(evidence: Evidence, settings: Sequence[Setting]) -> Part:
             if min(known) < math.inf:
                 won.append((plain.cell.rep, float(known[0] <= TIE * min(known[1:]))))
     if not won:
-        return missing(f"no run came within {RESPECTABLE:g} nats of the best")
+        return missing("no run had reached a plateau, so there is no best ELBO to come near")
     won_share = share([float(np.mean(values)) for values in by_rep(won).values()])
     count = int(sum(value for _, value in won))
     return won_share.part(
@@ -72,7 +72,7 @@ def _gap(evidence: Evidence, settings: Sequence[Setting]) -> Part:
     at_few, at_many = by_rep(gaps[few]), by_rep(gaps[many])
     reps = [rep for rep in at_few if rep in at_many]
     if not reps:
-        return missing(f"needs L = {few} and L = {many} runs that come near the best")
+        return missing(f"needs runs at L = {few} and L = {many} that come near the best")
     middles = [[float(np.median(at[rep])) for rep in reps] for at in (at_few, at_many)]
     change = mean([late - early for early, late in zip(*middles, strict=True)])
     wide, narrow = (math.exp(float(np.mean(values))) for values in middles)

@@ -31,6 +31,8 @@ CONTRASTS: tuple[Contrast, ...] = (
     ("variance ratio", "zvcv-gd", "quadcv", _log_ratio),
 )
 LEAST = 4
+# Of two numbers, median and mean are the same.
+LEAST_REPS = 3
 SAME = 0.75
 
 
@@ -93,11 +95,9 @@ def medians_and_means(evidence: Evidence) -> Claim:
     """Claim 10."""
     settings = evidence.settings(*ESTIMATORS, draws=DRAWS)
     grids = [_grid(evidence, setting) for setting in settings]
-    grids = [grid for grid in grids if grid is not None]
-    reps = min((grid.shape[1] for grid in grids), default=0)
-    if reps < 3:
-        have = f"there are {reps}" if grids else "there are no comparable runs"
-        parts = [missing(f"needs three or more repetitions of the paper's estimators, {have}")]
+    grids = [grid for grid in grids if grid is not None and grid.shape[1] >= LEAST_REPS]
+    if not grids:
+        parts = [missing("needs three or more repetitions of the paper's estimators")]
     else:
         parts = [_same_order(grids), _spread(grids)]
     return conclude(

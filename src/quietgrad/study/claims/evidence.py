@@ -5,11 +5,13 @@ for it, and the claim says so.
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from ..records import Record
-from ..summary import Arrival, finished, time_to_target
+from ..summary import Arrival, finished, problem, time_to_target
+from .measures import arrived
 
 ESTIMATORS = ("nocv", "zvcv-gd", "quadcv")
 TITLES = {"nocv": "NoCV", "zvcv-gd": "ZVCV-GD", "quadcv": "QuadCV"}
@@ -98,7 +100,10 @@ class Evidence:
         return [setting for setting in every if self.match(setting, *labels)]
 
     def respectable(self, record: Record) -> Arrival:
-        """When a record of the paper's estimators came near the best that these reached."""
+        """When a record of the paper's estimators came near the best that these reached.
+
+        Never, if none of them has reached a plateau.
+        """
         if self._respectable is None:
             ours = [
                 record
@@ -106,8 +111,14 @@ class Evidence:
                 if group == "main" and label in ESTIMATORS
                 for record in runs.values()
             ]
-            arrivals = time_to_target(ours, nats=RESPECTABLE)
-            self._respectable = {arrival.record.cell.name: arrival for arrival in arrivals}
+            # The best of runs that are all still rising is not what they will reach.
+            known = {problem(record) for record in ours if arrived(record)}
+            self._respectable = {
+                arrival.record.cell.name: arrival
+                if problem(arrival.record) in known
+                else replace(arrival, seconds=None, steps=None)
+                for arrival in time_to_target(ours, nats=RESPECTABLE)
+            }
         return self._respectable[record.cell.name]
 
 

@@ -55,9 +55,11 @@ def run(jobs: Sequence[Job], store: Store, listener: Listener, address: str | No
 def run_on_worker(values: Mapping[str, Any], root: str) -> str:
     """Run one job on the worker that this is called on, and store its cell; the cell's status."""
     _pin_threads()
+    from ..compiled import keep_compiled
     from ..locks import host_lock
     from ..run_cell import here, run_cell
 
+    keep_compiled()
     job, store = Job.from_json(values), Store(Path(root))
     with host_lock() if job.timed else contextlib.nullcontext():
         # A worker may be lost between storing a cell and saying so.
@@ -99,7 +101,7 @@ def _cluster(jobs: Sequence[Job], address: str | None) -> Iterator[Any]:
 @contextlib.contextmanager
 def _client(make: Any, cluster: Any) -> Iterator[Any]:
     try:
-        client = make(cluster, timeout=CONNECT_SECONDS, set_as_default=False)
+        client = make(cluster, timeout=CONNECT_SECONDS)
     except OSError as error:
         raise ValueError(f"no Dask scheduler answers at {cluster}: {error}") from error
     with client:

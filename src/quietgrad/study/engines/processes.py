@@ -15,8 +15,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import jax
-
 from ..jobs import Job, lost
 from ..locks import host_lock
 from ..rehearsal import ahead, bench
@@ -117,7 +115,7 @@ class _Worker:
     def __init__(self, share: int):
         root = str(Path(__file__).parents[3])
         path = os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])
-        precision = "1" if jax.config.read("jax_enable_x64") else "0"
+        precision = "1" if here()["precision"] == "float64" else "0"
         environment = {**os.environ, "PYTHONPATH": path, "JAX_ENABLE_X64": precision}
         if share > 1:
             environment["PJRT_NPROC"] = str(max(1, threads() // share))
@@ -139,9 +137,9 @@ class _Worker:
         """End the process now and close what led to it."""
         self.process.kill()
         self.process.wait()
-        for pipe in (self.process.stdin, self.process.stdout):
+        for pipe in filter(None, (self.process.stdin, self.process.stdout)):
             with contextlib.suppress(OSError):
-                pipe and pipe.close()
+                pipe.close()
 
     def ask(self, what: str, jobs: Sequence[Job], store: Store, limit: float) -> str | None:
         """The answer; None if the process died, or was killed because it took longer than `limit`."""

@@ -29,11 +29,13 @@ def _listen(lines: TextIO, requests: "queue.SimpleQueue[str]") -> None:
 
 
 def _do(request: dict) -> str:
+    from ..compiled import keep_compiled
     from ..jobs import Job
     from ..rehearsal import rehearse
     from ..run_cell import run_cell
     from ..store import Store
 
+    keep_compiled()
     jobs = [Job.from_json(values) for values in request["jobs"]]
     if request["do"] == "rehearse":
         rehearse(jobs)

@@ -1,4 +1,4 @@
-"""Where Adam with `entropy="stl"` ends on the paper's tasks: ELBO from 500 draws, and what it must reach.
+"""Where Adam with `entropy="stl"` ends on the paper's tasks, and what it must reach.
 
 Run from the repository: python benchmarks/optima.py [--tasks frisk a1a redwine]
 """

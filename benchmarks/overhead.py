@@ -116,7 +116,8 @@ def main() -> None:
                 )
                 table.add_row(*cells)
     console.print(table)
-    console.print(f"zvcv-gd, orders 1 and 2, d = 100,000, 50 draws: {wide['peak_megabytes']:.0f} MB at peak")
+    peak = wide["peak_megabytes"]
+    console.print(f"zvcv-gd, orders 1 and 2, d = 100,000, 50 draws: {peak:.0f} MB at peak")
     console.print(f"written to {save('overhead', [*rows, wide]).name}")
 
 

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from .entropy import Closed, Sampled, StickTheLanding
     from .estimators import Controlled, Estimate, Pathwise, Quiet, ScoreFunction, estimator
     from .families import AffineRealNVP, FullRank, LowRank, MeanField, RealNVP
-    from .gradient_noise import gradient_error, gradient_variance, variance_ratio
     from .fitting import fit
+    from .gradient_noise import gradient_error, gradient_variance, variance_ratio
     from .metrics import elbo, elbo_with_error, lppd
     from .racing import race
     from .results import FitResult, Plateau, Status

@@ -68,8 +68,9 @@ def fit(
 
     `method="sgd"` takes stochastic gradient steps; its settings are those of `quietgrad.loop.fit`:
     `estimator`, `optimizer`, `steps`, `batch_size`, `evaluate_every`, `evaluation_draws`, `stop`,
-    `seconds`, `monitor`, `progress`. `method="saa"` climbs the ELBO at fixed quasi-random draws by L-BFGS
-    and polishes with a short stochastic run; its settings are the fields of `quietgrad.saa.SaaSettings`.
+    `seconds`, `monitor`, `progress`. `method="saa"` climbs the ELBO at fixed quasi-random draws by
+    L-BFGS and polishes with a short stochastic run; its settings are the fields of
+    `quietgrad.saa.SaaSettings`.
     `method="auto"` chooses step size, averaging, estimator and the end by itself and can tell why
     (`result.explain()`); its settings are the fields of `quietgrad.auto.AutoSettings`, and
     `replay=result.decisions` repeats the choices of an earlier run.

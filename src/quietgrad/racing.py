@@ -6,13 +6,10 @@ gradient is measured and multiplied by the cost of its step.
 """
 
 import math
-import time
 from collections.abc import Mapping
 from typing import Any
 
 import equinox as eqx
-import jax
-import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import optax

@@ -64,6 +64,12 @@ def test_limits_leave_out_the_plunge_and_show_the_end():
     assert -843.3 < high < -842
 
 
+def test_limits_show_the_climb_of_a_run_that_is_still_rising():
+    low, high = late_limits([np.linspace(-1000.0, 0.0, 50)]) or (0, 0)
+    assert low < -600
+    assert high > 0
+
+
 def test_limits_keep_a_run_in_sight_that_ends_far_below():
     low, high = late_limits([np.full(50, -100.0), np.full(50, -900.0)]) or (0, 0)
     assert low < -900

@@ -88,8 +88,9 @@ def fit_auto(
         mean_field = MeanField.init(q.dim, key=key_start, base=q.base)
         inside = embed(mean_field, q, key=key_embed)
         if inside is not None:
-            mean_field, step, _ = _stage(run, mean_field, 0, settings.rate, key_start)
-            start = embed(mean_field, q, key=key_embed)
+            solution, step, _ = _stage(run, mean_field, 0, settings.rate, key_start)
+            assert isinstance(solution, MeanField)
+            start = embed(solution, q, key=key_embed)
             assert start is not None
             q = start
             numbers = {"elbo": run.history["elbo"][-1], "family": type(q).__name__}

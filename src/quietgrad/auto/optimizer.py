@@ -15,7 +15,7 @@ LIMIT, WARM_UP = 3.0, 20
 class GuardedState(NamedTuple):
     """Adam's moments, the number of gradients taken in, and the learning rate."""
 
-    count: Int[Array, ""]
+    taken: Int[Array, ""]
     mean: PyTree
     square: PyTree
     rate: Float[Array, ""]
@@ -34,14 +34,14 @@ def guarded_adam(rate: float) -> optax.GradientTransformation:
         leaves = jax.tree.leaves(grad)
         finite = jnp.all(jnp.stack([jnp.all(jnp.isfinite(g)) for g in leaves]))
         size = jnp.sqrt(_mean_ratio(grad, usual_square(state)))
-        large = (state.count > WARM_UP) & (size > LIMIT)
+        large = (state.taken > WARM_UP) & (size > LIMIT)
         scale = jnp.where(large, LIMIT / size, 1.0)
         safe = jax.tree.map(lambda g: jnp.where(finite, g * scale, 0.0), grad)
-        count = state.count + finite
+        taken = state.taken + finite
         mean = _mix(DECAY_MEAN, state.mean, safe, finite)
         square = _mix(DECAY_SQUARE, state.square, jax.tree.map(jnp.square, safe), finite)
-        after = GuardedState(count, mean, square, state.rate)
-        known = 1 - DECAY_MEAN ** jnp.maximum(count, 1)
+        after = GuardedState(taken, mean, square, state.rate)
+        known = 1 - DECAY_MEAN ** jnp.maximum(taken, 1)
         updates = jax.tree.map(
             lambda m, v: -state.rate * (m / known) / (jnp.sqrt(v) + EPSILON), mean, usual_square(after)
         )
@@ -52,7 +52,7 @@ def guarded_adam(rate: float) -> optax.GradientTransformation:
 
 def usual_square(state: GuardedState) -> PyTree:
     """Adam's estimate of each coordinate's mean squared gradient."""
-    known = 1 - DECAY_SQUARE ** jnp.maximum(state.count, 1)
+    known = 1 - DECAY_SQUARE ** jnp.maximum(state.taken, 1)
     return jax.tree.map(lambda v: v / known, state.square)
 
 

@@ -16,7 +16,7 @@ class Verdict(NamedTuple):
     """Paired differences on the same fresh draws, with standard errors.
 
     `average`: the window's average minus its last iterate; `answer`: the average minus the previous
-    answer; `better`: whether the average is the better of the two; `elbo` and `error`: of the better one.
+    answer; `elbo` and `error`: of the better of average and last iterate.
     """
 
     average: float

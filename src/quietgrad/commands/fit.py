@@ -82,7 +82,8 @@ def _print(report: dict[str, Any], result: FitResult) -> None:
     if "test_lppd" in report:
         per_row = report["test_lppd"] / report["test_rows"]
         table.add_row(
-            "test lppd", f"{report['test_lppd']:.2f} ({per_row:.3f} for each of {report['test_rows']} rows)"
+            "test lppd",
+            f"{report['test_lppd']:.2f} ({per_row:.3f} for each of {report['test_rows']} rows)",
         )
     table.add_row("optimisation", f"{report['seconds']:.2f} s for {report['steps']:,} steps")
     table.add_row("compilation", f"{report['compile_seconds']:.2f} s")

@@ -76,7 +76,7 @@ def race_command(
 
 
 def load_target(place: str) -> Target:
-    """The target named by `file.py:name`; the name's value may be a target or a function that makes one."""
+    """The target named by `file.py:name`: a target, or a function that makes one."""
     file, _, name = place.rpartition(":")
     path = Path(file)
     if not file or not name or not path.is_file():

@@ -79,7 +79,7 @@ def quadcv(
     extra_draws: int = 100,
     entropy: Entropy = "sampled",
 ) -> Pathwise:
-    """QuadCV: a learned quadratic with closed-form means, or estimated ones for flows (Geffner & Domke)."""
+    """QuadCV: a learned quadratic; closed-form means, estimated ones for flows (Geffner & Domke)."""
     coefficient = lookup({"lagged": LaggedBeta, "in-sample": InSampleBeta}, beta, "beta")(
         per_block=per_block
     )
@@ -129,7 +129,7 @@ def quadcv_literal(*, draws: int = 10, rate: float = 1e-2) -> Controlled:
 
 
 def ensemble(*, draws: int = 10) -> Controlled:
-    """Ensemble: Taylor and learned quadratic together, combined by earlier steps (Geffner & Domke 2018)."""
+    """Ensemble: Taylor and learned quadratic, combined by earlier steps (Geffner & Domke 2018)."""
     return Controlled(
         Ensemble((TaylorColumn(), QuadraticColumn())),
         criterion="squared-norm",

@@ -92,8 +92,8 @@ def late_limits(middles: Sequence[np.ndarray]) -> tuple[float, float] | None:
     """Limits for an axis of ELBOs (or lppds) that show how the curves end.
 
     The top is the highest value. The bottom would be the lowest tenth of what the curves do after
-    their first fifth, but not so low that the differences at the end, or one nat, take up less than a
-    sixth of the axis.
+    their first fifth, but not so low that the differences at the end, the rise over the last fifth, or
+    one nat, take up less than a sixth of the axis.
     """
     middles = [values[np.isfinite(values)] for values in middles]
     middles = [values for values in middles if len(values)]
@@ -103,7 +103,10 @@ def late_limits(middles: Sequence[np.ndarray]) -> tuple[float, float] | None:
     ends = [float(np.median(values[-max(1, len(values) // 10) :])) for values in middles]
     top = max(float(np.max(values)) for values in later)
     bottom = min(float(np.quantile(values, 0.1)) for values in later)
-    reach = 6 * max(max(ends) - min(ends), 1.0, 2 * (top - max(ends)))
+    rises = [
+        end - float(values[len(values) * 4 // 5 - 1]) for end, values in zip(ends, middles, strict=True)
+    ]
+    reach = 6 * max(max(ends) - min(ends), 1.0, 2 * (top - max(ends)), *rises)
     bottom = max(bottom, top - reach)
     # Runs that end far below the others stay in sight.
     bottom = min(bottom, *ends)

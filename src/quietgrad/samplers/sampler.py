@@ -10,7 +10,7 @@ from ..bases import AbstractBase
 
 
 class AbstractSampler(eqx.Module):
-    """Makes the draws of a step. Each draw by itself has the base distribution, so means are unbiased."""
+    """Makes the draws of a step; each by itself has the base distribution, so means are unbiased."""
 
     @property
     @abc.abstractmethod

@@ -73,7 +73,7 @@ class Target(eqx.Module):
         """Make a target from an unnormalised log density of one point."""
         if dim is None and example is None:
             raise ValueError(
-                "say how long a point is: dim=5 for vectors, or example=pytree for pytrees shaped like it"
+                "say how long a point is: dim=5 for vectors, or example=pytree for pytrees like it"
             )
         return cls(fn, dim=dim, example=example)
 

@@ -81,7 +81,7 @@
     const made = {
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
       font: { color: ink, size: 13, family: "system-ui, sans-serif" },
-      margin: { l: 60, r: 12, t: 10, b: 50 }, hovermode: "x unified",
+      margin: { l: 60, r: 12, t: 10, b: 50 }, hovermode: "x unified", showlegend: true,
       hoverlabel: { bgcolor: css.getPropertyValue("--raised").trim(), font: { color: ink } },
       xaxis: { ...axis, title: { text: want.x === "seconds" ? "seconds of optimisation" : "iteration", standoff: 6 } },
       yaxis: { ...axis, title: { text: title }, exponentformat: "none", hoverformat: ".6~g" },
@@ -103,7 +103,7 @@
     if (ends.length === 0) return "No run has finished for this choice.";
     ends.sort((a, b) => b.end - a.end);
     const digits = (value) => value.toFixed(Math.abs(value) < 1e5 ? 2 : 0).replace("-", "−");
-    return "Final ELBO: " + ends.map((one) => `${one.label} ${digits(one.end)}`).join(" · ");
+    return "ELBO at the end: " + ends.map((one) => `${one.label} ${digits(one.end)}`).join(" · ");
   }
 
   function show() {

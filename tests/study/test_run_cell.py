@@ -1,0 +1,161 @@
+"""Whatever happens to a cell becomes a row that says what happened."""
+
+import dataclasses
+import math
+
+import jax
+import numpy as np
+import pytest
+import toys
+
+from quietgrad.study import rehearsal, run_cell as module
+from quietgrad.study.records import read_record, write_record
+from quietgrad.study.run_cell import compile_seconds, run_cell
+from quietgrad.study.sources import sources
+
+
+def change(job, **cell):
+    return dataclasses.replace(job, cell=dataclasses.replace(job.cell, **cell))
+
+
+@pytest.fixture
+def job(tmp_path):
+    return toys.jobs(tmp_path, variance_every=20, variance_repeats=20)[0]
+
+
+def test_a_finished_cell(job, tmp_path):
+    record = run_cell(change(job, steps=25))
+    assert (record.status, record.reason) == ("done", "")
+    assert list(record.column("step")) == [0, 10, 20, 25]
+    assert np.all(np.diff(record.column("seconds")) > 0)
+    assert np.all(np.isfinite(record.column("elbo")))
+    assert np.isnan(record.column("variance_ratio")[1])
+    assert list(record.column("variance_ratio")[[0, 2, 3]]) == [1, 1, 1]
+    assert np.all(record.column("variance")[[0, 2, 3]] > 0)
+    outcome = record.outcome
+    assert outcome["fit_status"] in ("budget", "converged")
+    assert outcome["dim"] == 2
+    assert outcome["steps"] == 25
+    assert outcome["compile_seconds"] > 0
+    assert outcome["elbo_error"] > 0
+    assert record.environment["threads"] >= 1
+    write_record(tmp_path / "cell.parquet", record)
+    assert read_record(tmp_path / "cell.parquet").outcome == outcome
+
+
+@pytest.mark.parametrize("light", [False, True])
+def test_estimators_of_a_repetition_are_paired(tmp_path, light):
+    how = {"variance_every": 20, "variance_repeats": 40, "reps": 1, "light_evaluation": light}
+    nocv, stl = map(run_cell, toys.jobs(tmp_path, **how))
+    assert nocv.seed == stl.seed
+    # The same initial point and evaluation draws; STL's noise is NoCV's without the score of q.
+    assert nocv.column("elbo")[0] == stl.column("elbo")[0]
+    assert nocv.column("elbo")[1] != stl.column("elbo")[1]
+    ratio, error = stl.column("variance_ratio")[0], stl.column("variance_ratio_error")[0]
+    assert 0 < ratio != 1
+    assert 0 < error < math.inf
+    if light:
+        assert math.isclose(stl.column("variance")[0] / nocv.column("variance")[0], ratio)
+
+
+def test_light_evaluation_finds_the_same_ratio(tmp_path):
+    how = {"variance_every": 20, "variance_repeats": 40, "reps": 1}
+    full, light = (
+        run_cell(toys.jobs(tmp_path, **how, light_evaluation=light)[1]) for light in (False, True)
+    )
+    np.testing.assert_allclose(
+        light.column("variance_ratio"), full.column("variance_ratio"), rtol=1e-9
+    )
+    # The full one knows that both used the same draws.
+    assert full.column("variance_ratio_error")[0] < light.column("variance_ratio_error")[0]
+
+
+def test_a_run_is_repeatable_and_repetitions_share_compiled_code(tmp_path):
+    first, second, *_ = toys.jobs(tmp_path, variance_every=20, variance_repeats=20)
+    record = run_cell(first)
+    traces = sources(tmp_path / "my_models.py").own_tasks["gauss"].__globals__["TRACES"]
+    before = traces[0]
+    assert before > 0
+    other, again = run_cell(second), run_cell(first)
+    assert traces[0] == before
+    assert other.seed != record.seed
+    assert not np.array_equal(other.column("elbo"), record.column("elbo"))
+    for name in set(record.columns) - {"seconds"}:
+        np.testing.assert_array_equal(again.column(name), record.column(name))
+
+
+def test_rehearsal_compiles_everything_and_changes_nothing(tmp_path):
+    jobs = toys.jobs(tmp_path, variance_every=20, variance_repeats=20, light_evaluation=True)
+    rehearsal.rehearse(jobs)
+    assert {job.programs for job in jobs} <= set(compile_seconds)
+    traces = sources(tmp_path / "my_models.py").own_tasks["gauss"].__globals__["TRACES"]
+    before = traces[0]
+    rehearsed = [run_cell(job) for job in jobs]
+    assert traces[0] == before
+    assert all(record.outcome["compile_seconds"] > 0.01 for record in rehearsed)
+    compile_seconds.clear()
+    jax.clear_caches()
+    cold = run_cell(jobs[3])
+    np.testing.assert_array_equal(cold.column("elbo"), rehearsed[3].column("elbo"))
+
+
+def test_full_memory_is_given_back(tmp_path, monkeypatch):
+    jobs = toys.jobs(tmp_path)
+    run_cell(jobs[0])
+    assert compile_seconds
+    monkeypatch.setattr(rehearsal, "MEMORY_BYTES", 0)
+    rehearsal.rehearse([])
+    assert not compile_seconds
+
+
+def test_exceptions_are_failures_with_type_message_and_place(job):
+    record = run_cell(change(job, estimator="fails"))
+    assert record.status == "failed"
+    assert record.reason.startswith("RuntimeError: no luck today (my_models.py:")
+    assert record.reason.endswith(" in fail)")
+    assert record.outcome["fingerprint"]
+    missing_data = run_cell(change(job, task="none"))
+    assert missing_data.status == "failed"
+    assert "unknown task 'none'" in missing_data.reason
+
+
+def test_what_an_estimator_does_not_support_is_skipped_with_its_reason(job):
+    record = run_cell(change(job, estimator="odd"))
+    assert (record.status, record.reason) == ("skipped", "it is odd, and so it goes")
+    assert len(record.columns) == 0
+
+
+def test_time_runs_out_at_an_evaluation_and_what_was_reached_is_kept(job, monkeypatch):
+    clock = iter(range(1000))
+    monkeypatch.setattr(module.time, "monotonic", lambda: float(next(clock)))
+    record = run_cell(dataclasses.replace(job, timeout=2.5))
+    assert record.status == "timeout"
+    assert record.reason == "stopped after 2.5 s at step 20 of 20"
+    assert list(record.column("step")) == [0, 10]
+    assert math.isfinite(record.outcome["elbo"])
+    late = run_cell(dataclasses.replace(job, timeout=0.5))
+    assert (late.status, late.reason) == ("timeout", "not started after 0.5 s")
+
+
+def test_parameters_that_turn_non_finite_are_data(job):
+    record = run_cell(change(job, task="explosive"))
+    assert record.status == "done"
+    assert record.outcome["fit_status"] == "non-finite"
+
+
+def test_ctrl_c_gets_out(job, monkeypatch):
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, "lppd", interrupt)
+    monkeypatch.setattr(module.Noise, "columns", lambda *_, **__: {})
+    with_test = dataclasses.replace(job, evaluation=dataclasses.replace(job.evaluation, lppd_every=10))
+    monkeypatch.setattr(module.Monitor, "_due", lambda self, every, step: step == 20)
+    parts = module.make(with_test)
+    monkeypatch.setattr(
+        module,
+        "make",
+        lambda job: dataclasses.replace(parts, task=dataclasses.replace(parts.task, test=parts.task.train)),
+    )
+    with pytest.raises(KeyboardInterrupt):
+        run_cell(with_test)

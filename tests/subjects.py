@@ -97,7 +97,7 @@ def family(
     """
     make = families.REGISTRY[name].init
     chosen = {} if base is None else {"base": bases.REGISTRY[base]()}
-    few = accepted(make, rank=1, widths=(4, 4)) if small else {}
+    few = accepted(make, rank=1, widths=(3,)) if small else {}
     q = make(dim, key=key_of(f"{name}-{dim}"), **few, **chosen)
     # numpy, because jax would compile its generator anew for every shape of parameter.
     noise = np.random.default_rng(zlib.crc32(f"{name}-{dim}".encode()))

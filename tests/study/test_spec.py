@@ -2,12 +2,14 @@
 
 import math
 
+import jax.numpy as jnp
 import pytest
 import toys
 
 from quietgrad.study import spec as specs
-from quietgrad.study.cells import plan, selected
+from quietgrad.study.cells import plan
 from quietgrad.study.sources import Sources
+from quietgrad.targets import Target
 from quietgrad.tasks import LEARNING_RATE, REGISTRY, Task
 
 GRID = '[[grid]]\ntasks = ["counts"]\nfamilies = ["mean-field"]\nestimators = ["nocv"]\n'
@@ -115,7 +117,8 @@ def test_a_module_must_exist_and_define_something_of_its_own(tmp_path):
 def without_data(self, name):
     """Any registered task, without its file."""
     entry = REGISTRY[name]
-    return Task(name, name, None, None, 1, entry.batch_size, False, entry.real_nvp_rate)
+    train = Target.from_logdensity(lambda z: -jnp.sum(z**2), dim=1)
+    return Task(name, name, train, None, 1, entry.batch_size, False, entry.real_nvp_rate)  # noqa: FBT003
 
 
 def test_paper_is_the_whole_grid(monkeypatch):
@@ -153,11 +156,10 @@ def test_quick_needs_no_download():
 
 
 def test_only_narrows_by_any_key_and_knows_what_there_is(tmp_path):
-    jobs = toys.jobs(tmp_path)
-    cells = [(None, job.cell) for job in jobs]
+    spec = toys.spec(tmp_path)
 
     def names(*only):
-        return [cell.name for _, cell in selected(cells, only)]
+        return [job.cell.name for job in plan(spec, only)]
 
     assert names("estimator=stl", "rep=1") == ["main/gauss/mean-field/stl/L2/rep1"]
     assert len(names("estimator=stl", "estimator=nocv")) == 4

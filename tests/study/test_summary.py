@@ -51,7 +51,7 @@ def test_arrivals_need_two_good_evaluations():
     assert (arrived.best, arrived.target) == (0, -1)
     assert (arrived.steps, arrived.seconds) == (20, 0.2)
     assert (never.steps, never.seconds) == (None, None)
-    assert time_to_target([fast], nats=10)[0].steps == 0
+    assert time_to_target([fast], nats=10.0)[0].steps == 0
 
 
 def test_rows_count_those_who_never_arrive_as_late():

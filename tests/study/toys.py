@@ -4,6 +4,7 @@ import dataclasses
 import functools
 from pathlib import Path
 
+import numpy as np
 from rich.console import Console
 
 from quietgrad.study.cells import plan
@@ -121,7 +122,8 @@ def environment() -> dict[str, object]:
 def fake(job: Job, status: str = "done", **environment_changes: object) -> Record:
     """A record as if the job had been run."""
     outcome = {"fingerprint": job.fingerprint, "elbo": -1.0}
-    columns = {"step": [0.0, 1.0], "seconds": [0.0, 0.1], "elbo": [-2.0, -1.0]}
+    values = {"step": [0.0, 1.0], "seconds": [0.0, 0.1], "elbo": [-2.0, -1.0]}
+    columns = {name: np.array(column) for name, column in values.items()}
     changed = {**environment(), **environment_changes}
     return Record(job.cell, status, "", columns, outcome, changed, job.seed)
 

@@ -16,7 +16,6 @@ import numpy as np
 from .records import Record
 
 WINDOW = 3
-LATE = 1 / 3
 
 Problem = tuple[str, str]
 
@@ -108,7 +107,7 @@ def late_variance_ratio(record: Record) -> float:
     step, ratio = record.column("step"), record.column("variance_ratio")
     if len(step) == 0:
         return math.nan
-    late = (step >= (1 - LATE) * np.max(step)) & np.isfinite(ratio)
+    late = (3 * step >= 2 * np.max(step)) & np.isfinite(ratio)
     return float(np.median(ratio[late])) if np.any(late) else math.nan
 
 

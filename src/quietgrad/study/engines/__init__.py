@@ -6,7 +6,7 @@ An engine is a function of the jobs, the store, a `Listener` and an address (wha
 
 import importlib
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from ..._checks import lookup
 from ..jobs import Job
@@ -20,6 +20,7 @@ REGISTRY = {
 }
 
 
+@runtime_checkable
 class Listener(Protocol):
     """Is told what happens, possibly from several threads."""
 

@@ -45,9 +45,7 @@ def measure(task_name: str, draws: int, rounds: int) -> list[dict]:
     against_bare = interleave(
         {name: candidates[name] for name in ("bare", "nocv")}, "bare", rounds=rounds
     )
-    mean_field = interleave(
-        {name: candidates[name] for name in MEAN_FIELD}, "nocv", rounds=rounds
-    )
+    mean_field = interleave({name: candidates[name] for name in MEAN_FIELD}, "nocv", rounds=rounds)
     rank = {name: step for name, step in candidates.items() if "rank" in name}
     rank_rows = interleave(rank, "nocv (rank 5)", rounds=rounds)
     rows = [("nocv", "bare", against_bare["nocv"])]

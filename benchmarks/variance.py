@@ -90,9 +90,7 @@ def main() -> None:
                     state = estimator.init(task.train, q)
                     count = jnp.asarray(arguments.learning_steps if place == "end" else 0)
                     if label == "quadcv":
-                        state = train(
-                            task.train, q, estimator, state, task.batch_size, count, jr.key(4)
-                        )
+                        state = train(task.train, q, estimator, state, task.batch_size, count, jr.key(4))
                     ratio = qg.variance_ratio(
                         task.train,
                         q,

@@ -110,9 +110,7 @@ def test_embedded_tasks_load_offline(name: str, monkeypatch: pytest.MonkeyPatch,
 
 
 @pytest.mark.parametrize("name", ["a1a", "frisk", "redwine", "redwine-mini"])
-def test_missing_data_says_how_to_supply_it(
-    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-):
+def test_missing_data_says_how_to_supply_it(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.setenv("QUIETGRAD_DATA", str(tmp_path))
     monkeypatch.setattr(files, "cache_folder", lambda: tmp_path)
     monkeypatch.setattr(files, "download", no_download)

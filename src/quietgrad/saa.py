@@ -69,9 +69,7 @@ def fit_saa(
     return _polish(target, begun, estimator, settings, key_polish)
 
 
-def _climb(
-    target: Target, q: MeanField, settings: SaaSettings, key: Key[Array, ""]
-) -> FitResult:
+def _climb(target: Target, q: MeanField, settings: SaaSettings, key: Key[Array, ""]) -> FitResult:
     """L-BFGS at growing numbers of draws; every piece is judged on the same fresh draws."""
     key_draws, key_check = jr.split(key)
     params, static = eqx.partition(q, eqx.is_inexact_array)
@@ -187,9 +185,7 @@ def _objective(target: Target, static: PyTree, e: Array) -> Any:
 
 
 @eqx.filter_jit
-def _piece(
-    target: Target, static: PyTree, e: Array, climb: _Climb, count: Int[Array, ""]
-) -> _Climb:
+def _piece(target: Target, static: PyTree, e: Array, climb: _Climb, count: Int[Array, ""]) -> _Climb:
     """`count` L-BFGS iterations; a step to non-finite parameters is not taken."""
     optimizer = optax.lbfgs(memory_size=MEMORY)
     loss = _objective(target, static, e)
@@ -202,9 +198,7 @@ def _piece(
         )
         params = optax.apply_updates(climb.params, updates)
         after = _Climb(params, state)
-        finite = jnp.all(
-            jnp.stack([jnp.all(jnp.isfinite(x)) for x in jax.tree.leaves(params)])
-        )
+        finite = jnp.all(jnp.stack([jnp.all(jnp.isfinite(x)) for x in jax.tree.leaves(params)]))
         return jax.tree.map(lambda new, old: jnp.where(finite, new, old), after, climb)
 
     return jax.lax.fori_loop(0, count, iterate, climb)

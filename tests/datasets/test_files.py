@@ -80,9 +80,7 @@ def test_download_with_wrong_content_is_not_kept(cache: Path, monkeypatch: pytes
 
 
 @pytest.mark.usefixtures("named")
-def test_a_cache_that_cannot_be_written_is_no_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_cache_that_cannot_be_written_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     blocked = tmp_path / "a file, not a folder"
     blocked.write_text("")
     monkeypatch.setattr(files, "cache_folder", lambda: blocked)
@@ -112,9 +110,7 @@ def three_ways(message: str, cache: Path, url: str) -> None:
     assert f"downloaded from {url}" in message
 
 
-def test_missing_file_says_the_three_ways(
-    named: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_missing_file_says_the_three_ways(named: Path, cache: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(files, "download", no_download)
     with pytest.raises(DataNotFoundError) as caught:
         files.load(FILE, upper)

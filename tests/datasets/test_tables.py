@@ -24,9 +24,7 @@ def test_the_hundred_rows_of_the_earlier_papers():
     assert not set(train.y) & set(test.y)
 
 
-@pytest.mark.parametrize(
-    ("rows", "train_rows"), [(1605, 1440), (1599, 1431), (569, 504), (442, 396)]
-)
+@pytest.mark.parametrize(("rows", "train_rows"), [(1605, 1440), (1599, 1431), (569, 504), (442, 396)])
 def test_nine_tenths_are_trained_on(rows: int, train_rows: int):
     train, test = nine_tenths(numbered(rows))
     assert len(train.y) == train_rows
@@ -53,7 +51,5 @@ def test_a_constant_column_stays_finite():
 
 def test_expect_names_each_difference():
     expect(rows=(3, 3))
-    with pytest.raises(
-        ValueError, match="^expected sum of rows 3, found 4; expected b 1, found 2$"
-    ):
+    with pytest.raises(ValueError, match="^expected sum of rows 3, found 4; expected b 1, found 2$"):
         expect(sum_of_rows=(3, 4), a=(0, 0), b=(1, 2))

@@ -68,9 +68,7 @@ def test_light_evaluation_finds_the_same_ratio(tmp_path):
     full, light = (
         run_cell(toys.jobs(tmp_path, **how, light_evaluation=light)[1]) for light in (False, True)
     )
-    np.testing.assert_allclose(
-        light.column("variance_ratio"), full.column("variance_ratio"), rtol=1e-9
-    )
+    np.testing.assert_allclose(light.column("variance_ratio"), full.column("variance_ratio"), rtol=1e-9)
     # The full one knows that both used the same draws.
     assert full.column("variance_ratio_error")[0] < light.column("variance_ratio_error")[0]
 
@@ -161,7 +159,9 @@ def test_ctrl_c_gets_out(job, monkeypatch):
     monkeypatch.setattr(
         module,
         "make",
-        lambda job: dataclasses.replace(parts, task=dataclasses.replace(parts.task, test=parts.task.train)),
+        lambda job: dataclasses.replace(
+            parts, task=dataclasses.replace(parts.task, test=parts.task.train)
+        ),
     )
     with pytest.raises(KeyboardInterrupt):
         run_cell(with_test)

@@ -15,7 +15,7 @@ from quietgrad.study.runner import Outcome, run_study
 from quietgrad.study.spec import Spec, parse
 from quietgrad.study.store import Store
 
-MODELS = '''
+MODELS = """
 import os
 import signal
 import time
@@ -76,7 +76,7 @@ TASKS = {
     "explosive": lambda: Target.from_logdensity(explosive, dim=2),
 }
 ESTIMATORS = {"fails": odd(fail), "crashes": odd(crash), "hangs": odd(hang), "odd": odd(None)}
-'''
+"""
 
 SPEC = """
 [study]

@@ -56,8 +56,7 @@ def poisson() -> Case:
     def log_likelihoods(z: np.ndarray) -> np.ndarray:
         alpha = [z[0], z[1], 0.0]
         rates = [
-            np.exp(z[6] + alpha[g] + z[2 + s] + o)
-            for g, s, o in zip(group, site, offset, strict=True)
+            np.exp(z[6] + alpha[g] + z[2 + s] + o) for g, s, o in zip(group, site, offset, strict=True)
         ]
         return stats.poisson.logpmf(count, rates)
 
@@ -72,10 +71,7 @@ def network() -> Case:
     def log_likelihoods(z: np.ndarray) -> np.ndarray:
         # z = log alpha^2, log tau^2, W1 (2 x 5), b1 (5), W2 (5), b2
         output = [
-            sum(
-                z[17 + k] * max(row[0] * z[2 + k] + row[1] * z[7 + k] + z[12 + k], 0)
-                for k in range(5)
-            )
+            sum(z[17 + k] * max(row[0] * z[2 + k] + row[1] * z[7 + k] + z[12 + k], 0) for k in range(5))
             + z[22]
             for row in x
         ]

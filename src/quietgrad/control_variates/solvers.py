@@ -89,9 +89,7 @@ class Descent(AbstractSolver):
         return jax.lax.fori_loop(0, self.steps, step, (-jnp.mean(phi, axis=0), beta))[1]
 
 
-def products_of(
-    criterion: AbstractCriterion, phi: Phi, columns: Columns, *, shared: bool
-) -> Products:
+def products_of(criterion: AbstractCriterion, phi: Phi, columns: Columns, *, shared: bool) -> Products:
     """The criterion's normal equations, divided by two."""
     left, right = criterion.residual(columns), criterion.residual(phi)
     weight = criterion.weight(phi.shape[0])

@@ -21,9 +21,7 @@ class Closed(AbstractEntropy):
         """Flows have no closed-form entropy."""
         if isinstance(q, HasEntropy):
             return None
-        return (
-            f"{type(q).__name__} has no closed-form entropy; use entropy='sampled' or entropy='stl'"
-        )
+        return f"{type(q).__name__} has no closed-form entropy; use entropy='sampled' or entropy='stl'"
 
     def path(self, q: AbstractFamily, e: Float[Array, "draws base"]) -> Path:
         """The transport alone is pulled back; the entropy's gradient is added."""

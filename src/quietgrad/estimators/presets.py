@@ -42,7 +42,7 @@ def quiet(*, draws: int | None = None) -> Quiet:
     return Quiet(draws)
 
 
-def quiet_stein(*, draws: int = 10, order: int = 1, penalty: float = 0.5) -> Pathwise:
+def quiet_stein(*, draws: int = 10, order: int = 1, penalty: float = 0.2) -> Pathwise:
     """quiet-stein: sticking the landing with leave-one-out Stein weights."""
     weights = Stein(Polynomial(order), Ridge(penalty), "leave-one-out")
     return Pathwise(draws=draws, weights=weights, entropy="stl")
@@ -62,7 +62,7 @@ def zvcv_gd(
 
 
 def zvcv(
-    *, draws: int = 50, order: int = 1, penalty: float = 0.5, entropy: Entropy = "sampled"
+    *, draws: int = 50, order: int = 1, penalty: float = 0.2, entropy: Entropy = "sampled"
 ) -> Pathwise:
     """ZVCV: Stein control variates by leave-one-out ridge regression; unbiased."""
     weights = Stein(Polynomial(order), Ridge(penalty), "leave-one-out")
@@ -149,7 +149,7 @@ def score_loo(*, draws: int = 10) -> ScoreFunction:
     return ScoreFunction(baseline="leave-one-out", draws=draws)
 
 
-def score_stein(*, draws: int = 10, order: int = 1, penalty: float = 0.5) -> ScoreFunction:
+def score_stein(*, draws: int = 10, order: int = 1, penalty: float = 0.2) -> ScoreFunction:
     """Score function with Stein control variates by leave-one-out ridge."""
     weights = Stein(Polynomial(order), Ridge(penalty), "leave-one-out")
     return ScoreFunction(weights=weights, draws=draws)

@@ -98,9 +98,7 @@ class Quadratic(AbstractSurrogate):
             control = Control(None, scale_blocks(beta, shift), beta)
         else:
             control = Control(beta * ours, scale_blocks(beta, mean), beta)
-        v, memory = model.learn(
-            state.v, state.memory, self._optimizer(), self.curvature, offset, theirs
-        )
+        v, memory = model.learn(state.v, state.memory, self._optimizer(), self.curvature, offset, theirs)
         return control, QuadraticState(v, memory, self.coefficient.update(state.averages, products))
 
     def _optimizer(self) -> optax.GradientTransformation:

@@ -30,18 +30,14 @@ class Curvature(eqx.Module):
     """How B is made from the factors."""
 
     @abc.abstractmethod
-    def fitted(
-        self, v: Coefficients, offset: Float[Array, "draws dim"]
-    ) -> Float[Array, "draws dim"]:
+    def fitted(self, v: Coefficients, offset: Float[Array, "draws dim"]) -> Float[Array, "draws dim"]:
         """b + B offset as the fit sees it."""
 
 
 class Symmetric(Curvature):
     """The fit sees the symmetric B that the control variate uses."""
 
-    def fitted(
-        self, v: Coefficients, offset: Float[Array, "draws dim"]
-    ) -> Float[Array, "draws dim"]:
+    def fitted(self, v: Coefficients, offset: Float[Array, "draws dim"]) -> Float[Array, "draws dim"]:
         """b + B offset."""
         return slope(v, offset)
 
@@ -49,9 +45,7 @@ class Symmetric(Curvature):
 class Unsymmetrised(Curvature):
     """The fit sees diag(D) + U V', as in the earlier code: valid, but a worse fit."""
 
-    def fitted(
-        self, v: Coefficients, offset: Float[Array, "draws dim"]
-    ) -> Float[Array, "draws dim"]:
+    def fitted(self, v: Coefficients, offset: Float[Array, "draws dim"]) -> Float[Array, "draws dim"]:
         """b + exp(s) (D * offset + U V' offset)."""
         bent = offset * v.diagonal[None, :] + (offset @ v.right) @ v.left.T
         return v.linear[None, :] + jnp.exp(v.log_scale) * bent

@@ -15,7 +15,7 @@ from .filter import AbstractFilter, HasLeaveOneOut
 class Ridge(AbstractFilter, HasLeaveOneOut):
     """Penalty mu = `penalty` x the kernel's scale; the penalty that suits is noise over signal."""
 
-    penalty: Float[Array, ""] = eqx.field(converter=jnp.asarray, default=0.5)
+    penalty: Float[Array, ""] = eqx.field(converter=jnp.asarray, default=0.2)
 
     def apply(
         self, gram: Float[Array, "n n"], rows: Float[Array, "m n"], scale: float

@@ -24,9 +24,7 @@ class Gaussian(AbstractKernel):
         del base
         return 1 / self.relative_length**2 + dim
 
-    def gram(
-        self, e: Float[Array, "draws base"], base: AbstractBase
-    ) -> Float[Array, "draws draws"]:
+    def gram(self, e: Float[Array, "draws base"], base: AbstractBase) -> Float[Array, "draws draws"]:
         """k_0 between all draws."""
         s, inner = base.score(e), e @ e.T
         inverse = 1 / (self.relative_length**2 * e.shape[1])

@@ -12,9 +12,7 @@ class AbstractKernel(eqx.Module):
     """G_ll' = sum_j c_j(e_l) c_j(e_l') for columns c_j with mean zero under the base."""
 
     @abc.abstractmethod
-    def gram(
-        self, e: Float[Array, "draws base"], base: AbstractBase
-    ) -> Float[Array, "draws draws"]:
+    def gram(self, e: Float[Array, "draws base"], base: AbstractBase) -> Float[Array, "draws draws"]:
         """The Gram matrix of the draws."""
 
     @abc.abstractmethod

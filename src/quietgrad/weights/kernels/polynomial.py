@@ -39,9 +39,7 @@ class Polynomial(AbstractKernel):
         del base
         return float(dim if self.order == 1 else dim + dim * (dim + 1) // 2)
 
-    def gram(
-        self, e: Float[Array, "draws base"], base: AbstractBase
-    ) -> Float[Array, "draws draws"]:
+    def gram(self, e: Float[Array, "draws base"], base: AbstractBase) -> Float[Array, "draws draws"]:
         """Closed form in L x L products; the columns themselves (d^2/2 of them) are never formed."""
         s = base.score(e)
         first = s @ s.T

@@ -55,7 +55,7 @@ def _facts(q, e):
     if isinstance(q, HasMoments):
         facts["mean"], facts["variance"] = q.mean(), q.variance()
         facts["covariance"] = q.covariance_matmul(jnp.eye(q.dim, dtype=q.dtype))
-        facts["path_metric"] = q.path_metric(e[0])
+        facts["path_metric"], facts["path_metrics"] = q.path_metric(e[0]), q.path_metrics(e[0])
     return facts
 
 
@@ -146,17 +146,18 @@ def test_moments_are_those_of_an_affine_map(case):
 
 
 @cases(needs=HasMoments, largest=SMALL)
-def test_path_metric_is_the_squared_jacobian_in_the_parameters(case):
-    facts = facts_of(case)
-    params, static = eqx.partition(family(*case), eqx.is_inexact_array)
-    vector, rebuild = ravel_pytree(params)
-
-    def transport(vector):
-        return eqx.combine(rebuild(vector), static).transport(facts["e"][0])
-
-    jacobian = np.asarray(jax.jit(jax.jacobian(transport))(vector))
-    gram = jacobian @ jacobian.T
-    assert_same(np.diag(facts["path_metric"]), gram, operations=operations(case))
+def test_path_metrics_are_squared_jacobians_in_the_parameters(case):
+    """Block by block, and together; rows of each Jacobian are orthogonal."""
+    facts, q = facts_of(case), family(*case)
+    params, static = eqx.partition(q, eqx.is_inexact_array)
+    jacobian = jax.jit(jax.jacobian(lambda p: eqx.combine(p, static).transport(facts["e"][0])))(params)
+    blocks = {
+        name: np.asarray(x).reshape(q.dim, -1) for name, x in vars(jacobian).items() if eqx.is_array(x)
+    }
+    grams = {name: block @ block.T for name, block in blocks.items()}
+    metrics = {name: np.diag(metric) for name, metric in facts["path_metrics"].items()}
+    assert_same(metrics, grams, operations=operations(case))
+    assert_same(np.diag(facts["path_metric"]), sum(grams.values()), operations=operations(case))
 
 
 @cases()

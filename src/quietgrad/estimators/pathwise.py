@@ -22,6 +22,9 @@ from ..families import AbstractFamily
 from ..targets import Target
 from .estimator import AbstractEstimator, Cost, Estimate
 
+# Folded into the key for a surrogate's own draws: a count that the step's draws never reach.
+SURROGATE = 2**32 - 1
+
 
 class PathwiseState(NamedTuple):
     """State of the parts that have any."""
@@ -89,9 +92,8 @@ class Pathwise(AbstractEstimator):
         self, target: Target, q: AbstractFamily, state: PathwiseState, *, key: Key[Array, ""]
     ) -> tuple[Estimate, PathwiseState]:
         """One pass from draws to gradient."""
-        key_draws, key_surrogate = jr.split(key)
         shape = (self.draws, q.base_dim)
-        e = self.sampler.draw(state.sampler, q.base, shape, q.dtype, key=key_draws)
+        e = self.sampler.draw(state.sampler, q.base, shape, q.dtype, key=key)
         path = self.entropy.path(q, e)
         value, slope = jax.vmap(jax.value_and_grad(target.log_density))(path.z)
         w = self.weights(e, q.base)
@@ -100,7 +102,7 @@ class Pathwise(AbstractEstimator):
         if self.surrogate is None:
             return Estimate(path.pull_back(slope, w), elbo, cost=cost), state
         control, surrogate = self.surrogate.control(
-            state.surrogate, target, q, e, path, slope, key=key_surrogate
+            state.surrogate, target, q, e, path, slope, key=jr.fold_in(key, SURROGATE)
         )
         cotangent = slope if control.slope is None else slope - control.slope
         grad = jax.tree.map(jnp.add, path.pull_back(cotangent, w), control.shift)

@@ -65,7 +65,9 @@ def start(dim: int, rank: int, dtype: Any, seed: int) -> Coefficients:
 
 def slope(v: Coefficients, offset: Float[Array, "draws dim"]) -> Float[Array, "draws dim"]:
     """grad f~ = b + B (z - z0), with the symmetric B."""
-    low = (offset @ v.right) @ v.left.T + (offset @ v.left) @ v.right.T
+    # U V' + V U' as one product of twice the width, which is faster than two.
+    outer = jnp.concatenate([v.left, v.right], axis=1)
+    low = (offset @ jnp.concatenate([v.right, v.left], axis=1)) @ outer.T
     bent = offset * v.diagonal[None, :] + 0.5 * low
     return v.linear[None, :] + jnp.exp(v.log_scale) * bent
 

@@ -16,6 +16,11 @@ from quietgrad.study.store import Store
 ROOT = Path(__file__).parents[2]
 CELLS = 10
 COMMAND = [sys.executable, "-m", "quietgrad", "study", "smoke", "--no-report"]
+HEEDING_CTRL_C = """
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +89,9 @@ def test_a_killed_coordinator(environment, undisturbed, tmp_path):
 
 def test_ctrl_c(environment, undisturbed, tmp_path):
     out = tmp_path / "out"
-    with subprocess.Popen([*COMMAND, "--out", out], env=environment) as process:
+    # A shell that runs the tests in the background hands down an ignored SIGINT.
+    command = [sys.executable, "-c", HEEDING_CTRL_C, *COMMAND, "--out", out]
+    with subprocess.Popen(command, env=environment) as process:
         wait_for_cells(out, process)
         process.send_signal(signal.SIGINT)
         assert process.wait() == 130

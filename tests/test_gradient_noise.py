@@ -141,6 +141,17 @@ def test_plain_gradient_shows_no_bias(pair, key):
     np.testing.assert_allclose(made.mse, made.variance + made.bias_squared, rtol=1e-12)
 
 
+def test_squared_bias_is_corrected_for_noise(pair):
+    """Without bias its mean is zero, however noisy both means are."""
+
+    def error(key):
+        return qg.gradient_error(
+            *pair, PLAIN, reference=PLAIN, repeats=20, reference_repeats=20, key=key
+        ).bias_squared
+
+    assert_mean(jax.lax.map(error, jr.split(jr.key(6), 500)), 0.0)
+
+
 def test_bias_is_found_and_measured(pair, key):
     """A gradient 1.5 times too long is off by half of the exact one."""
     made = qg.gradient_error(*pair, Scaled(PLAIN, 1.5), repeats=2000, key=key)

@@ -37,6 +37,8 @@ class Noise(eqx.Module):
         if self.baseline is not None and not self.light:
             ratio, error = map(float, _ratio(self, q, state, key))
             return {"variance_ratio": ratio, "variance_ratio_error": error}
+        # NoCV has no state; leaving it out makes this the program that the others compare with.
+        state = None if self.baseline is None else state
         variance, its_error = map(float, self._variance(self.estimator, q, state, key))
         if self.baseline is not None:
             plain, plain_error = map(float, self._variance(self.baseline, q, None, key))

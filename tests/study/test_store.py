@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import time
 
 import pytest
 import toys
@@ -95,7 +96,7 @@ def test_other_directories_and_formats_are_refused(tmp_path):
         Store(tmp_path).manifest()
 
 
-def test_leftovers_of_killed_writers_are_cleared_once_they_are_old(tmp_path):
+def test_leftovers_of_killed_writers_are_cleared_once_they_are_old_or_outdone(tmp_path):
     store = Store(tmp_path).create()
     old, new = store.cells / ".a.parquet.1.tmp", store.cells / ".b.parquet.2.tmp"
     for file in (old, new):
@@ -105,3 +106,7 @@ def test_leftovers_of_killed_writers_are_cleared_once_they_are_old(tmp_path):
     assert not old.exists()
     assert new.exists()
     assert store.read_all() == []
+    os.utime(new, (time.time() - 60,) * 2)
+    (store.cells / "b.parquet").write_bytes(b"whole")
+    store.sweep()
+    assert not new.exists()

@@ -20,6 +20,9 @@ from ..families import AbstractFamily
 from ..targets import Target
 from .estimator import AbstractEstimator, Cost, Estimate
 
+# Data for `fold_in` that no counter of a draw reaches.
+OTHERS = 2**32 - 2
+
 
 class ControlledState(NamedTuple):
     """State of the parts."""
@@ -101,14 +104,16 @@ class Controlled(AbstractEstimator):
         self, target: Target, q: AbstractFamily, state: ControlledState, *, key: Key[Array, ""]
     ) -> tuple[Estimate, ControlledState]:
         """Draw, fit beta, adjust."""
-        keys = jr.split(key, 2 + self.source.extra_sets)
-        draws = [self._draw(target, q, state.sampler, state.control_variate, k) for k in keys[:-1]]
+        # The first set is drawn with `key` itself, as in `Pathwise`: equal keys mean equal draws there,
+        # which is what pairs the two in a variance ratio.
+        *more, key_update = jr.split(jr.fold_in(key, OTHERS), 1 + self.source.extra_sets)
+        draws = [self._draw(target, q, state.sampler, state.control_variate, k) for k in (key, *more)]
         shared = not self.per_dimension
         sets = [(phi, columns) for _, phi, columns in draws]
         beta, source = self.source.beta(state.source, self.criterion, self.solver, sets, shared=shared)
         sample, phi, columns = draws[0]
         adjusted = phi + apply(columns, beta)
-        learned = self.control_variate.update(state.control_variate, target, q, sample, key=keys[-1])
+        learned = self.control_variate.update(state.control_variate, target, q, sample, key=key_update)
         restore = ravel_pytree(split(q)[0])[1]
         products = self.control_variate.hessian_products(q) * len(draws)
         cost = Cost(gradients=self.draws * len(draws), hessian_products=products)

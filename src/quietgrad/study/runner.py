@@ -76,6 +76,7 @@ def run_study(
         except KeyboardInterrupt:
             interrupted = True
             listener.note("interrupted; the same command goes on from here")
+        store.sweep()
         counts = Counter(store.state(Planned(j.cell, j.fingerprint), here()) for j in jobs)
         return Outcome(counts, len(todo), interrupted)
 

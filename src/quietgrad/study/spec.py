@@ -37,8 +37,8 @@ class Grid:
     steps (a multiple of it; 0 is never) the variance of `variance_repeats` gradients is compared with
     NoCV's from the same draws, and every `lppd_every` steps the test rows' lppd is computed from
     `lppd_draws` draws where the task has any. `learning_rate` defaults to the task's own.
-    `light_evaluation` compiles the variance evaluation with few optimisations: quicker to compile,
-    slower to run, for studies of many short cells.
+    `light_evaluation` compiles less for the variance and takes longer to run it: for studies of many
+    short cells.
     """
 
     tasks: tuple[str, ...]

@@ -6,6 +6,7 @@ and what is missing is known from the directory alone. No jax: reports and `stat
 
 import datetime
 import json
+import math
 import os
 import re
 import time
@@ -45,12 +46,18 @@ class Store:
         return self.root / "cells"
 
     def create(self) -> "Store":
-        """Make the directory if need be, and clear what killed writers left half done."""
+        """Make the directory if need be, and sweep it."""
         self.cells.mkdir(parents=True, exist_ok=True)
-        for leftover in self.cells.glob(".*.tmp"):
-            if time.time() - leftover.stat().st_mtime > TEMPORARY_SECONDS:
-                leftover.unlink(missing_ok=True)
+        self.sweep()
         return self
+
+    def sweep(self) -> None:
+        """Clear what killed writers left half done: what is old, or older than the cell it was to be."""
+        for leftover in self.cells.glob(".*.tmp"):
+            written = _time(leftover)
+            cell = self.cells / leftover.name[1:].rsplit(".", 2)[0]
+            if time.time() - written > TEMPORARY_SECONDS or written < _time(cell):
+                leftover.unlink(missing_ok=True)
 
     def path(self, cell: Cell) -> Path:
         """The file of a cell: readable, safe for every file system, one for each name."""
@@ -150,6 +157,14 @@ class Store:
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, self.root / "manifest.json")
+
+
+def _time(path: Path) -> float:
+    """When a file was written; never, if it is not there (any more)."""
+    try:
+        return path.stat().st_mtime
+    except FileNotFoundError:
+        return -math.inf
 
 
 def _read(path: Path) -> Record | None:

@@ -3,10 +3,10 @@
 import math
 from typing import Any
 
-import jax.random as jr
 from jax.scipy.special import erfinv
 from jaxtyping import Array, Float, Key
 
+from .._random import normal
 from .base import AbstractBase
 
 
@@ -23,7 +23,7 @@ class Normal(AbstractBase):
 
     def sample(self, shape: tuple[int, ...], dtype: Any, *, key: Key[Array, ""]) -> Float[Array, "..."]:
         """Independent draws."""
-        return jr.normal(key, shape, dtype)
+        return normal(shape, dtype, key=key)
 
     def quantile(self, u: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
         """The probit of u."""

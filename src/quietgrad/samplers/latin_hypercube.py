@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, Key, PyTree
 
+from .._random import bits
 from ..bases import AbstractBase
 from .rqmc import from_digits
 from .sampler import AbstractSampler
@@ -38,5 +39,5 @@ class LatinHypercube(AbstractSampler):
         order = jr.permutation(key_order, strata, axis=0, independent=True)
         # The strata cut the 2^32 digits into L runs of equal length (the last takes the rest).
         width = 2**32 // shape[0]
-        place = jr.bits(key_place, shape, jnp.uint32) % jnp.uint32(width)
+        place = bits(shape, key=key_place) % jnp.uint32(width)
         return from_digits(order * jnp.uint32(width) + place, base, dtype)

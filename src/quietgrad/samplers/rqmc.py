@@ -11,11 +11,11 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, Key, UInt32
 from scipy.stats import qmc
 
+from .._random import bits
 from ..bases import AbstractBase
 from .sampler import AbstractSampler
 
@@ -63,7 +63,7 @@ class Rqmc(AbstractSampler):
         key: Key[Array, ""],
     ) -> Float[Array, "draws base"]:
         """The points, scrambled."""
-        seed = jr.bits(key, (1, shape[1]), jnp.uint32)
+        seed = bits((1, shape[1]), key=key)
         # On reversed digits, carries of sums and products run from leading digits to trailing ones:
         # a digit's flip depends on the digits before it only, which is what a nested scramble is.
         x = state + seed

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .gradient_noise import gradient_error, gradient_variance, variance_ratio
     from .metrics import elbo, elbo_with_error, lppd
     from .racing import race
-    from .results import FitResult, Plateau, Status
+    from .results import FitResult, Plateau, Reached, Status
     from .samplers import Antithetic, Iid, LatinHypercube, Rqmc
     from .surrogates import QuadCV, Taylor
     from .targets import Target
@@ -33,7 +33,7 @@ _HOMES = {
     "fitting": ["fit"],
     "metrics": ["elbo", "elbo_with_error", "lppd"],
     "racing": ["race"],
-    "results": ["FitResult", "Plateau", "Status"],
+    "results": ["FitResult", "Plateau", "Reached", "Status"],
     "samplers": ["Antithetic", "Iid", "LatinHypercube", "Rqmc"],
     "surrogates": ["QuadCV", "Taylor"],
     "targets": ["Target"],
@@ -59,6 +59,7 @@ __all__ = [
     "Plateau",
     "QuadCV",
     "Quiet",
+    "Reached",
     "RealNVP",
     "Rqmc",
     "Sampled",

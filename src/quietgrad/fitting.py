@@ -9,6 +9,7 @@ from jaxtyping import Array, Key
 from . import loop
 from ._checks import lookup, unknown
 from .auto import AutoSettings, Decision, fit_auto
+from .estimators import AbstractEstimator
 from .families import AbstractFamily
 from .results import FitResult
 from .saa import SaaSettings, fit_saa
@@ -25,12 +26,13 @@ def _saa(
     *,
     key: Key[Array, ""],
     batch_size: int | None = None,
+    monitor: loop.Monitor | None = None,
     **settings: Any,
 ) -> FitResult:
     if batch_size is not None:
         raise ValueError("method='saa' fixes its draws and uses all rows; leave batch_size out")
     _check_settings("saa", settings, SaaSettings)
-    return fit_saa(target, q, key=key, settings=SaaSettings(**settings))
+    return fit_saa(target, q, monitor=monitor, settings=SaaSettings(**settings), key=key)
 
 
 def _auto(
@@ -38,13 +40,23 @@ def _auto(
     q: AbstractFamily,
     *,
     key: Key[Array, ""],
+    estimator: AbstractEstimator | str = "auto",
     batch_size: int | None = None,
+    monitor: loop.Monitor | None = None,
     replay: tuple[Decision, ...] = (),
     **settings: Any,
 ) -> FitResult:
     _check_settings("auto", settings, AutoSettings)
-    made = AutoSettings(**settings)
-    return fit_auto(target, q, batch_size=batch_size, replay=replay, settings=made, key=key)
+    return fit_auto(
+        target,
+        q,
+        estimator=estimator,
+        batch_size=batch_size,
+        monitor=monitor,
+        replay=replay,
+        settings=AutoSettings(**settings),
+        key=key,
+    )
 
 
 def _check_settings(method: str, given: dict[str, Any], cls: type) -> None:

@@ -22,7 +22,7 @@ from ._same import Recipe
 from .estimators import AbstractEstimator, resolve
 from .families import AbstractFamily
 from .metrics import elbo_with_error
-from .results import FitResult, History, Plateau, Status
+from .results import FitResult, History, Plateau, Reached, Status
 from .targets import Target
 
 Monitor = Callable[[AbstractFamily, PyTree, int], Mapping[str, float]]
@@ -90,7 +90,7 @@ def fit(
     batch_size: int | None = None,
     evaluate_every: int | None = None,
     evaluation_draws: int = 500,
-    stop: Plateau | None = None,
+    stop: Plateau | Reached | None = None,
     seconds: float | None = None,
     monitor: Monitor | None = None,
     progress: bool | None = None,
@@ -102,10 +102,10 @@ def fit(
     by default). `batch_size` rows are used per step, without replacement within an epoch and the same
     for all draws of the step. The ELBO on the full data is evaluated every `evaluate_every` steps
     (a hundredth of the run by default) with `evaluation_draws` draws; neither that nor compilation
-    counts in `history["seconds"]`. `stop=Plateau()` ends the run once the ELBO has stopped rising, and
-    `seconds` once that much time was spent on steps (looked at between chunks). `monitor(q, state,
-    step)` returns further columns of the history, also off the clock. Ctrl-C ends the run early and
-    returns what has been reached.
+    counts in `history["seconds"]`. `stop=Plateau()` ends the run once the ELBO has stopped rising,
+    `stop=Reached(value)` once it is there, and `seconds` once that much time was spent on steps (looked
+    at between chunks). `monitor(q, state, step)` returns further columns of the history, also off the
+    clock. Ctrl-C ends the run early and returns what has been reached.
     """
     estimator = resolve(estimator)
     optimizer = optax.adam(1e-2) if optimizer is None else optimizer
@@ -153,13 +153,13 @@ def fit(
                 carry, step = after, last
                 history.add(step, spent, evaluate(carry, step))
                 update(step, history["elbo"][-1])
-                if stop is not None and verdict.reached(history["elbo"]):
+                if stop is not None and stop.reached(history[stop.column]):
                     break
                 if seconds is not None and history["seconds"][-1] >= seconds:
                     break
         except KeyboardInterrupt:
             status = Status.INTERRUPTED
-    if status is Status.BUDGET and verdict.reached(history["elbo"]):
+    if status is Status.BUDGET and verdict.reached(history[verdict.column]):
         status = Status.CONVERGED
     q = eqx.combine(carry.params, static)
     fresh = jr.fold_in(keys.evaluation, steps + 1)

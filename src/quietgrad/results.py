@@ -45,6 +45,7 @@ class Plateau(eqx.Module):
 
     nats: float = 0.5
     least: int = 10
+    column: str = "elbo"
 
     def reached(self, elbo: Sequence[float]) -> bool:
         """Whether a run with these evaluations has arrived."""
@@ -55,6 +56,17 @@ class Plateau(eqx.Module):
         gain = np.mean(after) - np.mean(before)
         error = np.sqrt((np.var(before, ddof=1) + np.var(after, ddof=1)) / count)
         return bool(gain + error < self.nats)
+
+
+class Reached(eqx.Module):
+    """The ELBO, or another column of the history, is at `value` or above."""
+
+    value: float
+    column: str = "elbo"
+
+    def reached(self, values: Sequence[float]) -> bool:
+        """Whether the last evaluation is there."""
+        return bool(values) and values[-1] >= self.value
 
 
 class History:
@@ -74,6 +86,10 @@ class History:
         for name in dict.fromkeys([*self._columns, *row]):
             column = self._columns.setdefault(name, [math.nan] * length)
             column.append(row.get(name, math.nan))
+
+    def extend(self, seconds: float) -> None:
+        """Put `seconds` more on the clock of the last evaluation, for work that has none of its own."""
+        self._columns["seconds"][-1] += seconds
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The columns as arrays."""

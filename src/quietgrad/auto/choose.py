@@ -7,20 +7,33 @@ minibatches both share the rows' noise, which more draws cannot remove.
 """
 
 import time
-from typing import Any
+from collections.abc import Mapping
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
-from jaxtyping import Array, Float, Key, PyTree
+from jaxtyping import Array, Float, Int, Key, PyTree
 
 from ..estimators import AbstractEstimator, Pathwise
 from ..families import AbstractFamily, AbstractFlow, LowRank
 from ..targets import Target
 
-REPEATS = 32
-TIMED_STEPS, TIMED_TURNS = 20, 3
+# Gradients of each candidate in each of its turns.
+REPEATS, TURNS = 24, 3
+# What a change must promise; less is within the error of the measurement.
+WORTH = 0.6
+
+
+class Choice(NamedTuple):
+    """The estimator to change to, None to stay; its variance x cost and its cost over those of the
+    present one, and the seconds it took to find out."""
+
+    estimator: AbstractEstimator | None
+    ratio: float
+    cost: float
+    seconds: float
 
 
 def cheapest(q: AbstractFamily) -> Pathwise:
@@ -30,11 +43,11 @@ def cheapest(q: AbstractFamily) -> Pathwise:
     return Pathwise(sampler=sampler, entropy="stl", draws=10 if wide else 2)
 
 
-def candidates(q: AbstractFamily) -> dict[str, Pathwise]:
+def candidates(q: AbstractFamily) -> dict[str, AbstractEstimator]:
     """What auto chooses from, by name."""
     base = cheapest(q)
-    field = {}
-    for factor in (1, 4, 16):
+    field: dict[str, AbstractEstimator] = {}
+    for factor in (1, 4):
         draws = base.draws * factor
         pair = Pathwise(sampler=base.sampler, entropy="stl", draws=draws)
         field[name_of(pair)] = pair
@@ -52,73 +65,93 @@ def name_of(estimator: AbstractEstimator) -> str:
     return f"{sampler} + {type(estimator.entropy).__name__} with {estimator.draws} draws"
 
 
-def measure(
+def choose(
     target: Target,
     q: AbstractFamily,
-    field: dict[str, Pathwise],
+    current: AbstractEstimator,
     square: PyTree,
     batch_size: int | None,
     *,
     by_clock: bool,
     key: Key[Array, ""],
-) -> dict[str, float]:
-    """Variance x cost of every candidate at q; seconds, or gradient evaluations if not by the clock."""
-    variance = {
-        name: float(_variance(target, q, est, square, batch_size, key)) for name, est in field.items()
-    }
-    if not by_clock:
-        return {name: variance[name] * field[name].draws for name in field}
-    runs: dict[str, Any] = {}
-    for name, est in field.items():
-        runs[name] = lambda est=est: jax.block_until_ready(_steps(target, q, est, batch_size, key))
-        runs[name]()
-    cost = dict.fromkeys(field, float("inf"))
-    for _ in range(TIMED_TURNS):
-        for name, run in runs.items():
-            began = time.perf_counter()
-            run()
-            cost[name] = min(cost[name], (time.perf_counter() - began) / TIMED_STEPS)
-    return {name: variance[name] * cost[name] for name in field}
+) -> Choice:
+    """The least variance x cost at q, if it is clearly less than that of `current`."""
+    field = {name_of(current): current, **candidates(q)}
+    variance, cost, seconds = measure(target, q, field, square, batch_size, by_clock=by_clock, key=key)
+    best, now = min(field, key=lambda name: variance[name] * cost[name]), name_of(current)
+    dearer = cost[best] / cost[now]
+    ratio = variance[best] / variance[now] * dearer
+    if not ratio < WORTH:
+        return Choice(None, 1.0, 1.0, seconds)
+    return Choice(field[best], ratio, dearer, seconds)
 
 
-def _rows(target: Target, batch_size: int | None, key: Key[Array, ""]) -> Target:
-    if batch_size is None:
-        return target
-    return target.batch(jr.choice(key, target.rows, (batch_size,), replace=False))
-
-
-@eqx.filter_jit
-def _variance(
+def measure(
     target: Target,
     q: AbstractFamily,
-    estimator: Pathwise,
+    field: Mapping[str, AbstractEstimator],
     square: PyTree,
     batch_size: int | None,
+    *,
+    by_clock: bool,
     key: Key[Array, ""],
-) -> Float[Array, ""]:
-    state = estimator._init(target, q)
+) -> tuple[dict[str, float], dict[str, float], float]:
+    """Variance and cost of every candidate at q, and the seconds this took without compilation.
 
-    def gradient(key: Key[Array, ""]) -> PyTree:
-        key_rows, key_step = jr.split(key)
-        view = _rows(target, batch_size, key_rows)
-        return estimator.step(view, q, state, key=key_step)[0].grad
-
-    grads = jax.lax.map(gradient, jr.split(key, REPEATS))
-    noise = jax.tree.map(lambda g, v: jnp.sum(jnp.var(g, axis=0) / (v + 1e-12)), grads, square)
-    return jnp.sum(jnp.stack(jax.tree.leaves(noise)))
+    The cost is that of a step in seconds, the least of some turns, or its gradient evaluations if not
+    by the clock.
+    """
+    count = jnp.asarray(REPEATS, jnp.int32)
+    for estimator in field.values():
+        jax.block_until_ready(_noise(target, q, estimator, square, batch_size, 0 * count, key))
+    variance, cost, spent = dict.fromkeys(field, 0.0), dict.fromkeys(field, float("inf")), 0.0
+    for turn in range(TURNS):
+        key_turn = jr.fold_in(key, turn)
+        for name, estimator in field.items():
+            began = time.perf_counter()
+            noise, evaluations = _noise(target, q, estimator, square, batch_size, count, key_turn)
+            variance[name] += float(noise) / TURNS
+            seconds = time.perf_counter() - began
+            spent += seconds
+            cost[name] = min(cost[name], seconds) if by_clock else float(evaluations)
+    return variance, cost, spent
 
 
 @eqx.filter_jit
-def _steps(
-    target: Target, q: AbstractFamily, estimator: Pathwise, batch_size: int | None, key: Key[Array, ""]
-) -> PyTree:
+def _noise(
+    target: Target,
+    q: AbstractFamily,
+    estimator: AbstractEstimator,
+    square: PyTree,
+    batch_size: int | None,
+    count: Int[Array, ""],
+    key: Key[Array, ""],
+) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """The variance over `count` gradients in the norm of `square`, and their gradient evaluations."""
     state = estimator._init(target, q)
+    params = eqx.filter(q, eqx.is_inexact_array)
+    zero = jax.tree.map(jnp.zeros_like, params)
 
-    def body(t: Array, total: PyTree) -> PyTree:
+    def gradient(t: Int[Array, ""]) -> tuple[PyTree, Float[Array, ""]]:
         key_rows, key_step = jr.split(jr.fold_in(key, t))
-        view = _rows(target, batch_size, key_rows)
-        grad = estimator.step(view, q, state, key=key_step)[0].grad
-        return jax.tree.map(jnp.add, total, grad)
+        view = target
+        if batch_size is not None:
+            view = target.batch(jr.choice(key_rows, target.rows, (batch_size,), replace=False))
+        estimate, _ = estimator.step(view, q, state, key=key_step)
+        return estimate.grad, jnp.asarray(estimate.cost.gradients, float)
 
-    zero = jax.tree.map(jnp.zeros_like, eqx.filter(q, eqx.is_inexact_array))
-    return jax.lax.fori_loop(0, TIMED_STEPS, body, zero)
+    def add(t: Int[Array, ""], sums: PyTree) -> PyTree:
+        grad, evaluations = gradient(t)
+        first, second, total = sums
+        first = jax.tree.map(jnp.add, first, grad)
+        second = jax.tree.map(lambda s, g: s + g**2, second, grad)
+        return first, second, total + evaluations
+
+    begin = (zero, zero, jnp.zeros((), float))
+    first, second, evaluations = jax.lax.fori_loop(0, count, add, begin)
+    several = jnp.maximum(count, 2).astype(q.dtype)
+
+    def spread(first: Array, second: Array, usual: Array) -> Array:
+        return jnp.sum((second - first**2 / several) / (several - 1) / (usual + 1e-12))
+
+    return sum(jax.tree.leaves(jax.tree.map(spread, first, second, square))), evaluations  # pyright: ignore

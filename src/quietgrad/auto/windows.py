@@ -1,5 +1,6 @@
 """A window of steps with the average of its iterates, and the paired test at its end."""
 
+import math
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -15,8 +16,8 @@ from ..targets import Target
 class Verdict(NamedTuple):
     """Paired differences on the same fresh draws, with standard errors.
 
-    `average`: the window's average minus its last iterate; `answer`: the average minus the previous
-    answer; `elbo` and `error`: of the better of average and last iterate.
+    `average`: the window's average minus its last iterate; `answer`: the better of the two minus the
+    previous answer; `elbo` and `error`: of the better of the two.
     """
 
     average: float
@@ -29,23 +30,32 @@ class Verdict(NamedTuple):
     @property
     def finite(self) -> bool:
         """Whether every number is."""
-        return all(jnp.isfinite(x) for x in self)
+        return all(map(math.isfinite, self))
+
+
+class Rates(NamedTuple):
+    """The rate at a window's first step and at its last; in between it follows half a cosine."""
+
+    first: Float[Array, ""]
+    last: Float[Array, ""]
 
 
 @eqx.filter_jit
 def run_window(
-    job: Job, carry: Carry, first: Int[Array, ""], last: Int[Array, ""]
+    job: Job, carry: Carry, first: Int[Array, ""], last: Int[Array, ""], rates: Rates
 ) -> tuple[Carry, PyTree]:
     """Steps first, ..., last - 1, and the mean of the parameters after each."""
+    count = jnp.maximum(last - first, 1)
 
     def body(t: Array, loop: tuple[Carry, PyTree]) -> tuple[Carry, PyTree]:
         carry, sums = loop
-        carry = job.step(carry, t)
+        down = 0.5 * (1 - jnp.cos(jnp.pi * (t - first) / count))
+        rate = (rates.first + down * (rates.last - rates.first)).astype(carry.optimizer.rate.dtype)
+        carry = job.step(carry._replace(optimizer=carry.optimizer._replace(rate=rate)), t)
         return carry, jax.tree.map(jnp.add, sums, carry.params)
 
     zero = jax.tree.map(jnp.zeros_like, carry.params)
     carry, sums = jax.lax.fori_loop(first, last, body, (carry, zero))
-    count = jnp.maximum(last - first, 1)
     return carry, jax.tree.map(lambda s: s / count.astype(s.dtype), sums)
 
 
@@ -58,7 +68,7 @@ def compare(
     e: Float[Array, "draws base"],
 ) -> Verdict:
     """ELBO terms of the three at the same draws; antithetic draws are averaged in pairs first."""
-    values = _three(target, static, average, end, answer, e)
+    values = jax.device_get(_three(target, static, average, end, answer, e))
     return Verdict(*(float(x) for x in values))
 
 
@@ -72,7 +82,7 @@ def _three(
 
     mid, last, old = terms(average), terms(end), terms(answer)
     best = jnp.where(jnp.mean(mid) >= jnp.mean(last), mid, last)
-    return (*_mean_error(mid - last), *_mean_error(mid - old), *_mean_error(best))
+    return (*_mean_error(mid - last), *_mean_error(best - old), *_mean_error(best))
 
 
 def _mean_error(x: Float[Array, " pairs"]) -> tuple[Array, Array]:

@@ -2,6 +2,7 @@
 
 from .controlled import Controlled
 from .estimator import AbstractEstimator, Cost, Estimate
+from .joint import Joint
 from .pathwise import Pathwise
 from .quiet import Quiet
 from .registry import REGISTRY, estimator, resolve
@@ -13,6 +14,7 @@ __all__ = [
     "Controlled",
     "Cost",
     "Estimate",
+    "Joint",
     "Pathwise",
     "Quiet",
     "ScoreFunction",

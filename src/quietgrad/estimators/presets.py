@@ -5,11 +5,20 @@ from typing import Literal
 from .._checks import lookup
 from ..control_variates import Descent, Ensemble, QuadraticColumn, SteinColumns, TaylorColumn
 from ..entropy import AbstractEntropy
-from ..surrogates import InSampleBeta, LaggedBeta, QuadCV, Quadratic, QuadraticFlow, Taylor
+from ..surrogates import (
+    InSampleBeta,
+    LaggedBeta,
+    QuadCV,
+    Quadratic,
+    QuadraticFlow,
+    StreamedQuadratic,
+    Taylor,
+)
 from ..surrogates.quadratic_model import Symmetric, Unsymmetrised
 from ..surrogates.taylor import SCALES
 from ..weights import GradientDescent, Polynomial, Ridge, Stein
 from .controlled import Controlled
+from .joint import Joint
 from .pathwise import Pathwise
 from .quiet import Quiet
 from .score_function import ScoreFunction
@@ -91,6 +100,14 @@ def quadcv(
     return Pathwise(draws=draws, surrogate=surrogate, entropy=entropy)
 
 
+def quadcv_fast(
+    *, draws: int = 10, gain: float = 0.2, per_block: bool = False, entropy: Entropy = "sampled"
+) -> Pathwise:
+    """QuadCV without its slow start: the quadratic from running averages by Stein's identity."""
+    coefficient = LaggedBeta(bounds=(0.0, 1.0), per_block=per_block)
+    return Pathwise(draws=draws, surrogate=StreamedQuadratic(coefficient, gain), entropy=entropy)
+
+
 def taylor(
     *,
     draws: int = 10,
@@ -100,6 +117,23 @@ def taylor(
     """Taylor: the target's second-order expansion at the mean of q (Miller et al. 2017)."""
     part = lookup(SCALES, scale, "scale part")()
     return Pathwise(draws=draws, surrogate=Taylor(part), entropy=entropy)
+
+
+def joint(
+    *,
+    draws: int | None = None,
+    order: int = 1,
+    scale: Literal["exact", "leave-one-out", "none"] = "exact",
+) -> Joint:
+    """Joint: rows' expansions are remembered, against the noise of data and draws (Wang et al. 2024).
+
+    Order 1 is `quiet` inside, whose pairs cancel the first-order part of the draws' noise. Order 2 is
+    `taylor` inside with this scale part.
+    """
+    if order != 2:
+        return Joint(Quiet(draws), order=order)
+    inside = taylor(draws=10 if draws is None else draws, scale=scale)
+    return Joint(inside, order=2 if scale == "exact" else 1)
 
 
 def zvcv_gd_literal(

@@ -4,6 +4,7 @@ from .coefficient import AbstractCoefficient, InSampleBeta, LaggedBeta
 from .quadcv import QuadCV
 from .quadratic import Quadratic
 from .quadratic_flow import QuadraticFlow
+from .streamed_quadratic import StreamedQuadratic
 from .surrogate import AbstractSurrogate, Control
 from .taylor import Taylor
 
@@ -11,6 +12,7 @@ REGISTRY: dict[str, type[AbstractSurrogate]] = {
     "quadcv": QuadCV,
     "quadratic": Quadratic,
     "quadratic-flow": QuadraticFlow,
+    "quadratic-streamed": StreamedQuadratic,
     "taylor": Taylor,
 }
 
@@ -24,5 +26,6 @@ __all__ = [
     "QuadCV",
     "Quadratic",
     "QuadraticFlow",
+    "StreamedQuadratic",
     "Taylor",
 ]

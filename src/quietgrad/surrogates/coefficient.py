@@ -24,7 +24,7 @@ class Products(NamedTuple):
 
 
 class Averages(NamedTuple):
-    """Exponential averages of the products; `empty` until the first step."""
+    """Exponential averages of the products; `empty` until the control variate is not zero."""
 
     products: Products
     empty: Bool[Array, ""]
@@ -60,11 +60,13 @@ class AbstractCoefficient(eqx.Module):
 class LaggedBeta(AbstractCoefficient):
     """beta from exponential averages of earlier steps, as in Geffner & Domke (2020): unbiased.
 
-    The averages start at E[C'phi] = 0 and E[C'C] = twice its first value, so beta grows from zero.
+    The averages start at E[C'phi] = 0 and E[C'C] = twice its first value, so beta grows from zero; it
+    is kept within `bounds`.
     """
 
     decay: float = 0.9
     per_block: bool = eqx.field(static=True, default=False)
+    bounds: tuple[float, float] = (-jnp.inf, jnp.inf)
 
     @property
     def biased(self) -> bool:
@@ -74,7 +76,7 @@ class LaggedBeta(AbstractCoefficient):
     def read(self, state: Averages, now: Products) -> PyTree:
         """Read before the update, so independent of the current draws."""
         del now
-        return _ratio(state.products)
+        return jax.tree.map(lambda beta: jnp.clip(beta, *self.bounds), _ratio(state.products))
 
     def update(self, state: Averages, now: Products) -> Averages:
         """Decay the old and add the new."""
@@ -86,7 +88,7 @@ class LaggedBeta(AbstractCoefficient):
             Products(state.products.cross, square),
             now,
         )
-        return Averages(mixed, jnp.zeros((), bool))
+        return Averages(mixed, state.empty & (total(now.square) == 0))
 
 
 class InSampleBeta(AbstractCoefficient):

@@ -12,8 +12,8 @@ from ..entropy.mode import over_draws, split
 from ..families import AbstractFamily
 from ..targets import Target
 from . import quadratic_model as model
+from .closed_form import QuadraticState
 from .coefficient import AbstractCoefficient, LaggedBeta, Products, dots, scale_blocks, total
-from .quadratic import QuadraticState
 from .surrogate import AbstractSurrogate, Control, integrand_slope
 
 

@@ -1,10 +1,11 @@
 """The learned quadratic of QuadCV (Geffner & Domke 2020): f~(z) = b'(z - z0) + (z - z0)'B(z - z0)/2.
 
-B = exp(s) (diag(D) + sym(U V')), fitted to the gradients of the integrand seen so far.
+B = exp(s) (diag(D) + sym(U V')), fitted to the gradients of the integrand seen so far. `slope` and
+`mean_value` take any quadratic that can bend an offset and take a trace.
 """
 
 import abc
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -16,6 +17,24 @@ from jaxtyping import Array, Float
 from ..families import HasMoments
 
 
+@runtime_checkable
+class AnyQuadratic(Protocol):
+    """A gradient b at z0 and a symmetric B, however it is stored."""
+
+    @property
+    def linear(self) -> Float[Array, " dim"]:
+        """The gradient b at z0."""
+        ...
+
+    def bend(self, offset: Float[Array, "draws dim"]) -> Float[Array, "draws dim"]:
+        """B (z - z0)."""
+        ...
+
+    def trace(self, q: HasMoments) -> Float[Array, ""]:
+        """tr(B Cov z)."""
+        ...
+
+
 class Coefficients(NamedTuple):
     """The quadratic's parameters v: gradient b at z0, and B in factored form."""
 
@@ -24,6 +43,18 @@ class Coefficients(NamedTuple):
     left: Float[Array, "dim rank"]
     right: Float[Array, "dim rank"]
     log_scale: Float[Array, ""]
+
+    def bend(self, offset: Float[Array, "draws dim"]) -> Float[Array, "draws dim"]:
+        """B (z - z0), with the symmetric B."""
+        # U V' + V U' as one product of twice the width, which is faster than two.
+        outer = jnp.concatenate([self.left, self.right], axis=1)
+        low = (offset @ jnp.concatenate([self.right, self.left], axis=1)) @ outer.T
+        return jnp.exp(self.log_scale) * (offset * self.diagonal[None, :] + 0.5 * low)
+
+    def trace(self, q: HasMoments) -> Float[Array, ""]:
+        """tr(B Cov z) from the factors."""
+        low = jnp.sum(self.left * q.covariance_matmul(self.right))
+        return jnp.exp(self.log_scale) * (self.diagonal @ q.variance() + low)
 
 
 class Curvature(eqx.Module):
@@ -63,22 +94,17 @@ def start(dim: int, rank: int, dtype: Any, seed: int) -> Coefficients:
     )
 
 
-def slope(v: Coefficients, offset: Float[Array, "draws dim"]) -> Float[Array, "draws dim"]:
-    """grad f~ = b + B (z - z0), with the symmetric B."""
-    # U V' + V U' as one product of twice the width, which is faster than two.
-    outer = jnp.concatenate([v.left, v.right], axis=1)
-    low = (offset @ jnp.concatenate([v.right, v.left], axis=1)) @ outer.T
-    bent = offset * v.diagonal[None, :] + 0.5 * low
-    return v.linear[None, :] + jnp.exp(v.log_scale) * bent
+def slope(v: AnyQuadratic, offset: Float[Array, "draws dim"]) -> Float[Array, "draws dim"]:
+    """grad f~ = b + B (z - z0)."""
+    return v.linear[None, :] + v.bend(offset)
 
 
-def mean_value(v: Coefficients, q: HasMoments) -> Float[Array, ""]:
+def mean_value(v: AnyQuadratic, q: HasMoments) -> Float[Array, ""]:
     """E f~ up to a constant, around z0 = E z held fixed: b'E z + tr(B Cov z) / 2.
 
     Its gradient is that of E f~, because the term (E z - z0)'B(E z - z0) is flat at z0.
     """
-    trace = v.diagonal @ q.variance() + jnp.sum(v.left * q.covariance_matmul(v.right))
-    return v.linear @ q.mean() + 0.5 * jnp.exp(v.log_scale) * trace
+    return v.linear @ q.mean() + 0.5 * v.trace(q)
 
 
 def learn(

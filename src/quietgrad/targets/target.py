@@ -1,6 +1,7 @@
 """The target of inference, f(z) = (N/B) sum_i log p(x_i | z) + log p(z) (the paper's eq. 8).
 
-`data` holds the B rows at hand and `size` is N, so a minibatch is the same target with fewer rows.
+`data` holds the B rows at hand and `size` is N, so a minibatch is the same target with fewer rows. It
+keeps the numbers of its rows, for estimators that remember something about each of them.
 """
 
 from collections.abc import Callable
@@ -29,6 +30,7 @@ class Target(eqx.Module):
     log_prior: Callable[..., Float[Array, ""]]
     log_likelihood: Callable[..., Float[Array, " rows"]] | None
     data: PyTree[Array]
+    row_numbers: Int[Array, " rows"] | None
     size: int = eqx.field(static=True)
     dim: int | None = eqx.field(static=True)
     unravel: Callable[[Float[Array, " dim"]], PyTree] | None = eqx.field(static=True)
@@ -61,6 +63,7 @@ class Target(eqx.Module):
         self.log_prior = log_prior
         self.log_likelihood = log_likelihood
         self.data = _as_data(data)
+        self.row_numbers = None
         rows = _rows(self.data)
         self.size = rows if size is None else whole(size, "size", least=max(rows, 1))
         if self.dim is not None:
@@ -121,8 +124,16 @@ class Target(eqx.Module):
         return self.size / self.rows
 
     def batch(self, indices: Int[Array, " batch"]) -> "Target":
-        """The same target seen through some of its rows (jit-able; `size` stays N)."""
-        return eqx.tree_at(lambda t: t.data, self, jax.tree.map(lambda x: x[indices], self.data))
+        """The same target seen through some of its rows (jit-able; `size` stays N).
+
+        Its `row_numbers` are those of the whole target, also for a batch of a batch; None stands for
+        all rows in order.
+        """
+        data = jax.tree.map(lambda x: x[indices], self.data)
+        numbers = indices if self.row_numbers is None else self.row_numbers[indices]
+        return eqx.tree_at(
+            lambda t: (t.data, t.row_numbers), self, (data, numbers), is_leaf=lambda x: x is None
+        )
 
     def check_batch_size(self, batch_size: int) -> int:
         """`batch_size` as an int, or a `ValueError` unless it is between 1 and the rows at hand."""

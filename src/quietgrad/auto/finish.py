@@ -1,0 +1,40 @@
+"""The finish: rounds of steps whose rate decays to nothing, each twice as long as the one before.
+
+A round ends quietly, so its last iterate is as good as its rate and length allow. The test on fresh
+draws decides: too little gained ends the fit; a loss is taken back and the rate halved.
+"""
+
+from ..results import Status
+from .run import Place, Run
+from .way import numbers
+
+# The rate a round ends with, relative to its first.
+END = 0.01
+
+
+def finish(run: Run, at: Place, rate: float, length: int, gain: float) -> tuple[Place, Status]:
+    """Rounds until one gains less than `gain` nats, or a limit is reached."""
+    settings, probed = run.settings, False
+    while True:
+        if run.fixed is None and not probed and run.seconds > settings.probe_after:
+            at, dearer = run.quieter(at, rate)
+            # As much time for a round as before: dearer steps are fewer.
+            probed, length = True, max(settings.finish_steps, int(length / dearer))
+        after, average, verdict, spent = run.window(at, length, rate, END * rate)
+        step = at.step + length
+        if not verdict.finite or verdict.answer < -2 * verdict.answer_error:
+            kind, rate = "take back", rate / 2
+            at = at._replace(carry=at.carry._replace(params=at.answer), step=step)
+        else:
+            best = average if verdict.average > 0 else after.params
+            gained = verdict.answer + verdict.answer_error
+            end = "stop" if gain <= settings.gain else "near enough"
+            kind = end if gained < gain else "round"
+            at = Place(at.job, after._replace(params=best), best, step)
+            length = 2 * length
+        run.note(kind, step, at.job.estimator, rate, numbers(verdict))
+        run.record(at, spent, verdict)
+        if kind in ("stop", "near enough"):
+            return at, Status.CONVERGED
+        if run.over(step):
+            return at, Status.BUDGET

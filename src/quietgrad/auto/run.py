@@ -1,0 +1,182 @@
+"""What the stages of an automatic fit share: the clock, the journal, and a window with its test."""
+
+import time
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+from jaxtyping import Array, Key, PyTree
+
+from .._same import Recipe
+from ..estimators import AbstractEstimator
+from ..families import AbstractFamily
+from ..loop import Carry, Job, Keys, Monitor, strong
+from ..results import History
+from ..samplers import Antithetic
+from ..targets import Target
+from .choose import Choice, candidates, cheapest, choose, name_of
+from .journal import Decision
+from .optimizer import guarded_adam, usual_square
+from .windows import Rates, Verdict, compare, run_window
+
+
+class AutoSettings(eqx.Module):
+    """Rates, windows and limits; the defaults need no tuning by the user.
+
+    `rate` is Adam's on the way and `finish_rate` the first one of the finish; `window` steps (for
+    minibatches `batch_window`) are the least between two tests; `gain` nats are worth going on for;
+    `steps` and `seconds` bound the fit. With `by_clock` off, estimators are compared by gradient
+    evaluations instead of seconds, and a fit can be repeated exactly. `climb=False` leaves out the
+    climb at fixed draws that full-batch fits start with.
+    """
+
+    rate: float = 0.1
+    family_rate: float = 0.02
+    finish_rate: float = 0.02
+    window: int = 200
+    batch_window: int = 500
+    growth: float = 0.2
+    finish_steps: int = 500
+    gain: float = 0.5
+    check_draws: int = 64
+    steps: int = 200_000
+    seconds: float | None = None
+    by_clock: bool = True
+    climb: bool = True
+    probe_after: float = 2.0
+
+
+class Place(NamedTuple):
+    """Where a stage stands: the job with its estimator, the carry, the best parameters so far."""
+
+    job: Job
+    carry: Carry
+    answer: PyTree
+    step: int
+
+
+class Run(eqx.Module):
+    """A fit in progress; its lists grow."""
+
+    target: Target
+    settings: AutoSettings
+    batch_size: int | None
+    fixed: AbstractEstimator | None
+    monitor: Monitor | None
+    replay: tuple[Decision, ...]
+    history: History
+    decisions: list[Decision]
+    compiling: list[float]
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of optimisation so far."""
+        return self.history["seconds"][-1] if self.history["seconds"] else 0.0
+
+    def over(self, step: int) -> bool:
+        """Whether a limit is reached."""
+        limit = self.settings.seconds
+        return step >= self.settings.steps or (limit is not None and self.seconds >= limit)
+
+    def first(self, q: AbstractFamily) -> AbstractEstimator:
+        """The estimator to begin with."""
+        return cheapest(q) if self.fixed is None else self.fixed
+
+    def place(self, q: AbstractFamily, step: int, *, key: Key[Array, ""]) -> Place:
+        """The start of a stage at q."""
+        params, static = eqx.partition(q, eqx.is_inexact_array)
+        optimizer, estimator = guarded_adam(self.settings.rate), self.first(q)
+        keys = Keys(*jr.split(key, 3))
+        job = Job(self.target, static, estimator, Recipe(optimizer), self.batch_size, keys)
+        state = estimator.init(self.target, q)
+        order = jnp.arange(self.target.rows)
+        carry = strong(Carry(params, optimizer.init(params), state, order))
+        self.warm_up(job, carry, step)
+        e = self.check_draws(q, keys, step)
+        compare(self.target, static, params, params, params, e)
+        return Place(job, carry, params, step)
+
+    def warm_up(self, job: Job, carry: Carry, step: int) -> None:
+        """Compile the window of a job, apart from the clock."""
+        began = time.perf_counter()
+        rates = _rates(carry, 0.0, 0.0)
+        jax.block_until_ready(run_window(job, carry, *_span(step, step), rates))
+        self.compiling.append(time.perf_counter() - began)
+
+    def check_draws(self, q: AbstractFamily, keys: Keys, step: int) -> Array:
+        """Fresh pairs for the test after `step`."""
+        shape = (self.settings.check_draws, q.base_dim)
+        key = jr.fold_in(keys.evaluation, step)
+        return Antithetic().draw(None, q.base, shape, q.dtype, key=key)
+
+    def window(
+        self, at: Place, length: int, first: float, last: float
+    ) -> tuple[Carry, PyTree, Verdict, float]:
+        """Steps, the test at their end, and the seconds of both."""
+        q = eqx.combine(at.answer, at.job.static)
+        e = jax.block_until_ready(self.check_draws(q, at.job.keys, at.step))
+        began = time.perf_counter()
+        span = _span(at.step, at.step + length)
+        after, average = run_window(at.job, at.carry, *span, _rates(at.carry, first, last))
+        verdict = compare(self.target, at.job.static, average, after.params, at.answer, e)
+        return after, average, verdict, time.perf_counter() - began
+
+    def note(
+        self, kind: str, step: int, estimator: AbstractEstimator, rate: float, numbers: dict
+    ) -> None:
+        """Write a decision into the journal."""
+        self.decisions.append(Decision(step, kind, name_of(estimator), rate, numbers))
+
+    def record(self, at: Place, spent: float, verdict: Verdict) -> None:
+        """Add a test to the history; what the monitor does is off the clock."""
+        q = eqx.combine(at.answer, at.job.static)
+        more = {} if self.monitor is None else self.monitor(q, at.carry.estimator, at.step)
+        values = {"elbo": verdict.elbo, "elbo_error": verdict.error, **more}
+        self.history.add(at.step, spent, values)
+
+    def quieter(self, at: Place, rate: float) -> tuple[Place, float]:
+        """The place with a better estimator, if one clearly pays, and how much dearer its step is."""
+        q = eqx.combine(at.answer, at.job.static)
+        found = self._again(at.step, q) if self.replay else self._measured(q, at)
+        self.history.extend(found.seconds)
+        if found.estimator is None:
+            return at, 1.0
+        numbers = {"ratio": found.ratio, "cost": found.cost}
+        self.note("choose", at.step, found.estimator, rate, numbers)
+        job = eqx.tree_at(lambda j: j.estimator, at.job, found.estimator)
+        carry = at.carry._replace(estimator=found.estimator.init(self.target, q))
+        self.warm_up(job, carry, at.step)
+        return at._replace(job=job, carry=carry), found.cost
+
+    def _again(self, step: int, q: AbstractFamily) -> Choice:
+        """What the recorded run chose at this step."""
+        chosen = [d for d in self.replay if d.kind == "choose" and d.step == step]
+        if not chosen:
+            return Choice(None, 1.0, 1.0, 0.0)
+        numbers = chosen[0].numbers
+        return Choice(candidates(q)[chosen[0].estimator], numbers["ratio"], numbers["cost"], 0.0)
+
+    def _measured(self, q: AbstractFamily, at: Place) -> Choice:
+        began = time.perf_counter()
+        found = choose(
+            self.target,
+            q,
+            at.job.estimator,
+            usual_square(at.carry.optimizer),
+            self.batch_size,
+            by_clock=self.settings.by_clock,
+            key=jr.fold_in(at.job.keys.evaluation, 2**31),
+        )
+        self.compiling.append(time.perf_counter() - began - found.seconds)
+        return found
+
+
+def _rates(carry: Carry, first: float, last: float) -> Rates:
+    dtype = carry.optimizer.rate.dtype
+    return Rates(jnp.asarray(first, dtype), jnp.asarray(last, dtype))
+
+
+def _span(first: int, last: int) -> tuple[Array, Array]:
+    return jnp.asarray(first, jnp.int32), jnp.asarray(last, jnp.int32)

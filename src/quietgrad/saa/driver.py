@@ -1,0 +1,111 @@
+"""From a family to its deterministic fit: climb in the mean-field family, embed, polish.
+
+Fixed draws overfit families with many parameters per draw, so low-rank, full-rank and flow families
+take the mean-field solution as a start and leave the rest to stochastic steps.
+"""
+
+import jax.random as jr
+import numpy as np
+import optax
+from jaxtyping import Array, Key
+
+from .._checks import whole
+from ..estimators import Quiet
+from ..families import AbstractFamily, MeanField, embed
+from ..loop import Monitor
+from ..loop import fit as stochastic_fit
+from ..metrics import elbo_terms
+from ..results import FitResult, History, Status
+from ..targets import Target
+from .climb import Climbed, SaaSettings, climb, paired, value_of
+
+POLISH_STEPS, WIDE_POLISH_STEPS = 500, 3000
+FINAL_DRAWS = 2000
+CHECKS = 10
+
+
+def fit_saa(
+    target: Target,
+    q: AbstractFamily,
+    *,
+    monitor: Monitor | None = None,
+    settings: SaaSettings = SaaSettings(),
+    key: Key[Array, ""],
+) -> FitResult:
+    """Fit by fixed draws and L-BFGS, then polish with a short run of `quiet` steps."""
+    _check(settings, q)
+    key_start, key_climb, key_embed, key_polish = jr.split(key, 4)
+    Quiet().init(target, q)
+    start = q if isinstance(q, MeanField) else MeanField.init(q.dim, key=key_start, base=q.base)
+    history = History()
+    climbed = climb(target, start, settings, monitor, history, key=key_climb)
+    inside = embed(climbed.q, q, key=key_embed)
+    start = q if inside is None else inside
+    return _polish(target, start, climbed, history, settings, monitor, key=key_polish)
+
+
+def _check(settings: SaaSettings, q: AbstractFamily) -> None:
+    for name in ("draws", "most_draws", "most_iterations", "patience"):
+        whole(getattr(settings, name), name, least=1)
+    whole(settings.check_draws, "check_draws", least=4)
+    objection = settings.sampler.refuses(settings.draws, q.base, q.base_dim)
+    if objection is not None:
+        raise ValueError(objection)
+
+
+def _polish(
+    target: Target,
+    q: AbstractFamily,
+    climbed: Climbed,
+    begun: History,
+    settings: SaaSettings,
+    monitor: Monitor | None,
+    *,
+    key: Key[Array, ""],
+) -> FitResult:
+    """Stochastic steps with a decaying rate; kept only if fresh draws do not prefer the start."""
+    steps = settings.polish_steps
+    if steps is None:
+        steps = POLISH_STEPS if isinstance(q, MeanField) else WIDE_POLISH_STEPS
+    e = q.base.sample((FINAL_DRAWS, q.base_dim), q.dtype, key=jr.fold_in(key, 1))
+    terms, history, state = elbo_terms(target, q, e), begun.arrays(), None
+    compile_seconds = climbed.compile_seconds
+    if steps:
+        done = stochastic_fit(
+            target,
+            q,
+            estimator=Quiet(),
+            optimizer=optax.adam(optax.cosine_decay_schedule(settings.polish_rate, steps)),
+            steps=steps,
+            evaluate_every=max(1, steps // CHECKS),
+            monitor=monitor,
+            progress=False,
+            key=key,
+        )
+        compile_seconds, state = compile_seconds + done.compile_seconds, done.estimator_state
+        history = _joined(history, done.history)
+        polished = elbo_terms(target, done.q, e)
+        if done.status is not Status.NON_FINITE and paired(polished, terms)[0] > 0:
+            q, terms = done.q, polished
+    value = value_of(terms)
+    return FitResult(
+        q=q,
+        elbo=value["elbo"],
+        elbo_error=value["elbo_error"],
+        status=Status.CONVERGED if np.isfinite(value["elbo"]) else Status.NON_FINITE,
+        steps=climbed.steps + steps,
+        history=history,
+        compile_seconds=compile_seconds,
+        target=target,
+        estimator=Quiet(),
+        estimator_state=state,
+    )
+
+
+def _joined(first: dict[str, np.ndarray], then: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """One history after another; its start repeats the end of the first and is left out."""
+    moves = ("step", "seconds")
+    return {
+        name: np.concatenate([column, then[name][1:] + (column[-1] if name in moves else 0)])
+        for name, column in first.items()
+    }

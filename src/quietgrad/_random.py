@@ -24,11 +24,15 @@ def normal(shape: tuple[int, ...], dtype: Any, *, key: Key[Array, ""]) -> Float[
     if jnp.dtype(dtype) != jnp.float32:
         return jr.normal(key, shape, dtype)
     least = np.nextafter(np.float32(-1), np.float32(0))
+    word = bits(shape, key=key)
     # The 23 leading digits, as the fraction of a number in [1, 2).
-    digits = (bits(shape, key=key) >> 9) | jnp.uint32(0x3F800000)
+    digits = (word >> 9) | jnp.uint32(0x3F800000)
     fraction = jax.lax.bitcast_convert_type(digits, jnp.float32) - 1
     u = jnp.maximum(least, fraction * (1 - least) + least)
-    return np.float32(math.sqrt(2)) * jax.lax.erf_inv(u)
+    e = np.float32(math.sqrt(2)) * jax.lax.erf_inv(u)
+    # XLA copies cheap operations into everything that uses them, which would draw again for each use.
+    # It never copies a division, so divide by a one that it cannot see through (LLVM then can).
+    return e / (1 + ((word >> 31) >> 1).astype(jnp.float32))
 
 
 def bits(shape: tuple[int, ...], *, key: Key[Array, ""]) -> UInt32[Array, "..."]:

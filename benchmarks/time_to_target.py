@@ -30,12 +30,12 @@ EVALUATIONS = 60
 BUDGET = {
     "frisk": 4.0,
     "a1a": 8.0,
-    "redwine": 25.0,
-    "redwine-mini": 25.0,
+    "redwine": 15.0,
+    "redwine-mini": 15.0,
     "counts": 4.0,
     "breast-cancer": 4.0,
-    "diabetes": 15.0,
-    "diabetes-mini": 15.0,
+    "diabetes": 10.0,
+    "diabetes-mini": 10.0,
 }
 FAMILIES = {
     "mean-field": qg.MeanField,
@@ -153,7 +153,7 @@ def judge_of(task: qg.tasks.Task, key: Any) -> Callable[..., dict[str, float]]:
 def run_one(task: qg.tasks.Task, family: str, name: str, rep: int, best: float | None) -> dict[str, Any]:
     """One candidate from one start."""
     q = FAMILIES[family].init(task.dim, key=jr.fold_in(jr.key(100), rep))
-    seconds = BUDGET[task.name] * (1.0 if family == "mean-field" else 1.5)
+    seconds = BUDGET[task.name]
     stop = (
         qg.Reached(best - MARGIN / 2, column="judged")
         if best is not None and name in END_EARLY

@@ -80,6 +80,13 @@ class Run(eqx.Module):
         limit = self.settings.seconds
         return step >= self.settings.steps or (limit is not None and self.seconds >= limit)
 
+    def affordable(self, length: int, pace: float) -> int:
+        """As many steps as the time left allows at `pace` seconds each, at most `length`."""
+        if self.settings.seconds is None or pace <= 0:
+            return length
+        left = max(0.0, self.settings.seconds - self.seconds)
+        return max(1, min(length, int(left / pace)))
+
     def first(self, q: AbstractFamily) -> AbstractEstimator:
         """The estimator to begin with."""
         return cheapest(q) if self.fixed is None else self.fixed

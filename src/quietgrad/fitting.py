@@ -4,11 +4,12 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
+import jax.random as jr
 from jaxtyping import Array, Key
 
 from . import loop
-from ._checks import lookup, unknown
-from .auto import AutoSettings, Decision, fit_auto
+from ._checks import lookup, unknown, whole
+from .auto import AutoSettings, Decision, Switching, cheapest, fit_auto
 from .estimators import AbstractEstimator
 from .families import AbstractFamily
 from .results import FitResult
@@ -16,8 +17,22 @@ from .saa import SaaSettings, fit_saa
 from .targets import Target
 
 
-def _sgd(target: Target, q: AbstractFamily, **settings: Any) -> FitResult:
-    return loop.fit(target, q, **settings)
+def _sgd(
+    target: Target,
+    q: AbstractFamily,
+    *,
+    estimator: AbstractEstimator | str = "nocv",
+    by_clock: bool = True,
+    key: Key[Array, ""],
+    **settings: Any,
+) -> FitResult:
+    if estimator != "auto":
+        return loop.fit(target, q, estimator=estimator, key=key, **settings)
+    steps = whole(settings.get("steps", loop.STEPS), "steps", least=1)
+    batch_size = settings.get("batch_size")
+    watch = jr.fold_in(key, 2**31)
+    switch = Switching(target, steps=steps, batch_size=batch_size, by_clock=by_clock, key=watch)
+    return loop.fit(target, q, estimator=cheapest(q), switch=switch, key=key, **settings)
 
 
 def _saa(
@@ -80,12 +95,15 @@ def fit(
 
     `method="sgd"` takes stochastic gradient steps; its settings are those of `quietgrad.loop.fit`:
     `estimator`, `optimizer`, `steps`, `batch_size`, `evaluate_every`, `evaluation_draws`, `stop`,
-    `seconds`, `monitor`, `progress`. `method="saa"` climbs the ELBO at fixed quasi-random draws by
-    L-BFGS and polishes with a short stochastic run; its settings are the fields of
-    `quietgrad.saa.SaaSettings`.
-    `method="auto"` chooses step size, averaging, estimator and the end by itself and can tell why
-    (`result.explain()`); its settings are the fields of `quietgrad.auto.AutoSettings`, and
-    `replay=result.decisions` repeats the choices of an earlier run.
+    `seconds`, `monitor`, `progress`. `estimator="auto"` starts with the cheapest quiet one and changes
+    when noise dominates and another has less variance x cost (`by_clock=False`: in gradient evaluations,
+    so that a run can be repeated exactly).
+    `method="saa"` climbs the ELBO at fixed quasi-random draws by L-BFGS and polishes with a short
+    stochastic run; its settings are `monitor` and the fields of `quietgrad.saa.SaaSettings`.
+    `method="auto"` chooses step size, start, estimator and the end by itself and can tell why
+    (`result.explain()`); its settings are `estimator` (to keep one), `batch_size`, `monitor` and the
+    fields of `quietgrad.auto.AutoSettings`, and `replay=result.decisions` repeats the choices of an
+    earlier run.
     """
     loop.check_key(key)
     return lookup(METHODS, method, "method")(target, q, key=key, **settings)

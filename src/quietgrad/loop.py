@@ -7,7 +7,7 @@ with t, so results do not depend on how steps are cut into chunks, and a chunk c
 
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -25,7 +25,26 @@ from .metrics import elbo_with_error
 from .results import FitResult, History, Plateau, Reached, Status
 from .targets import Target
 
+STEPS = 10_000
 Monitor = Callable[[AbstractFamily, PyTree, int], Mapping[str, float]]
+
+
+class Change(NamedTuple):
+    """Another estimator for the steps to come (None for the same), and the seconds of finding out."""
+
+    estimator: AbstractEstimator | None
+    seconds: float
+
+
+@runtime_checkable
+class Switch(Protocol):
+    """Asked after every evaluation whether to change the estimator; `decisions` says what it did."""
+
+    decisions: list[Any]
+
+    def __call__(self, q: AbstractFamily, estimator: AbstractEstimator, step: int) -> Change:
+        """Stay or change."""
+        ...
 
 
 class Keys(NamedTuple):
@@ -86,13 +105,14 @@ def fit(
     *,
     estimator: AbstractEstimator | str = "nocv",
     optimizer: optax.GradientTransformation | None = None,
-    steps: int = 10_000,
+    steps: int = STEPS,
     batch_size: int | None = None,
     evaluate_every: int | None = None,
     evaluation_draws: int = 500,
     stop: Plateau | Reached | None = None,
     seconds: float | None = None,
     monitor: Monitor | None = None,
+    switch: Switch | None = None,
     progress: bool | None = None,
     key: Key[Array, ""],
 ) -> FitResult:
@@ -105,7 +125,8 @@ def fit(
     counts in `history["seconds"]`. `stop=Plateau()` ends the run once the ELBO has stopped rising,
     `stop=Reached(value)` once it is there, and `seconds` once that much time was spent on steps (looked
     at between chunks). `monitor(q, state, step)` returns further columns of the history, also off the
-    clock. Ctrl-C ends the run early and returns what has been reached.
+    clock. `switch` may change the estimator between chunks. Ctrl-C ends the run early and returns what
+    has been reached.
     """
     estimator = resolve(estimator)
     optimizer = optax.adam(1e-2) if optimizer is None else optimizer
@@ -153,6 +174,14 @@ def fit(
                 carry, step = after, last
                 history.add(step, spent, evaluate(carry, step))
                 update(step, history["elbo"][-1])
+                if switch is not None:
+                    change = switch(eqx.combine(carry.params, static), job.estimator, step)
+                    history.extend(change.seconds)
+                    if change.estimator is not None:
+                        began = time.perf_counter()
+                        job, carry = _changed(job, carry, change.estimator)
+                        jax.block_until_ready(_run(job, carry, *_span(0, 0)))
+                        compile_seconds += time.perf_counter() - began
                 if stop is not None and stop.reached(history[stop.column]):
                     break
                 if seconds is not None and history["seconds"][-1] >= seconds:
@@ -175,9 +204,16 @@ def fit(
         history=history.arrays(),
         compile_seconds=compile_seconds,
         target=target,
-        estimator=estimator,
+        estimator=job.estimator,
         estimator_state=carry.estimator,
+        decisions=() if switch is None else tuple(switch.decisions),
     )
+
+
+def _changed(job: Job, carry: Carry, estimator: AbstractEstimator) -> tuple[Job, Carry]:
+    """The same run with another estimator."""
+    state = estimator.init(job.target, eqx.combine(carry.params, job.static))
+    return eqx.tree_at(lambda j: j.estimator, job, estimator), carry._replace(estimator=strong(state))
 
 
 @eqx.filter_jit

@@ -18,7 +18,7 @@ from jaxtyping import Array, Key
 from . import loop
 from .estimators import AbstractEstimator, Pathwise, estimator
 from .families import AbstractFamily, MeanField
-from .fitting import fit
+from .fitting import METHODS, fit
 from .gradient_noise import gradient_variance
 from .results import FitResult, Status
 from .targets import Target
@@ -101,7 +101,7 @@ class RaceResult(eqx.Module):
 
 
 def candidates(*, full_batch: bool) -> dict[str, AbstractEstimator | str]:
-    """The default field: the paper's estimators and ours. "saa" stands for the deterministic fit."""
+    """The default field: the paper's estimators and ours; "auto" and "saa" stand for those methods."""
     field: dict[str, AbstractEstimator | str] = {
         "nocv 10 draws": estimator("nocv", draws=10),
         "nocv 50 draws": estimator("nocv", draws=50),
@@ -111,7 +111,7 @@ def candidates(*, full_batch: bool) -> dict[str, AbstractEstimator | str]:
         "quiet": estimator("quiet"),
         "rqmc + stl 8 draws": Pathwise(sampler="rqmc", entropy="stl", draws=8),
     }
-    return field | ({"saa": "saa"} if full_batch else {})
+    return field | {"auto": "auto"} | ({"saa": "saa"} if full_batch else {})
 
 
 def race(
@@ -127,8 +127,8 @@ def race(
     """Run candidates on a target under equal budgets of optimisation time.
 
     `q` is the common start (mean-field as in the paper by default), `entrants` maps labels to
-    estimators, registered names or "saa", `seconds` is each candidate's budget and `learning_rate`
-    Adam's, the same for all.
+    estimators, registered names, "auto" or "saa", `seconds` is each candidate's budget and
+    `learning_rate` Adam's, the same for all that do not choose their own.
     """
     if not seconds > 0:
         raise ValueError(f"seconds must be positive; got {seconds!r}")
@@ -177,7 +177,7 @@ def race(
 
 def _made(given: AbstractEstimator | str) -> AbstractEstimator:
     if isinstance(given, str):
-        return estimator("quiet" if given == "saa" else given)
+        return estimator("quiet" if given in METHODS else given)
     return given
 
 
@@ -201,6 +201,8 @@ def _run(
     cost = float(np.min(spent)) / 20 if len(spent) else 1e-3
     if given == "saa":
         return fit(target, q, method="saa", key=key), cost
+    if given == "auto":
+        return fit(target, q, method="auto", batch_size=batch_size, seconds=seconds, key=key), cost
     every = max(1, round(seconds / EVALUATIONS / cost))
     steps = max(every, int(10 * seconds / cost))
     result = loop.fit(

@@ -1,7 +1,9 @@
 """auto: step size, averaging, estimator and stopping chosen while the fit runs."""
 
+from .choose import cheapest
 from .driver import fit_auto
 from .journal import Decision
 from .run import AutoSettings
+from .switching import Switching
 
-__all__ = ["AutoSettings", "Decision", "fit_auto"]
+__all__ = ["AutoSettings", "Decision", "Switching", "cheapest", "fit_auto"]

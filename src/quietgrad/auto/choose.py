@@ -24,6 +24,7 @@ from ..targets import Target
 REPEATS, TURNS = 24, 3
 # What a change must promise; less is within the error of the measurement.
 WORTH = 0.6
+TINY = 1e-12
 
 
 class Choice(NamedTuple):
@@ -86,6 +87,38 @@ def choose(
     return Choice(field[best], ratio, dearer, seconds)
 
 
+class Moments(NamedTuple):
+    """Of an estimator's gradient: each coordinate's mean square, the share of it that is the mean's own
+    (averaged over coordinates), and the seconds it took to find out."""
+
+    square: PyTree
+    signal: float
+    seconds: float
+
+
+def moments(
+    target: Target,
+    q: AbstractFamily,
+    estimator: AbstractEstimator,
+    batch_size: int | None,
+    *,
+    key: Key[Array, ""],
+) -> Moments:
+    """The gradient at q, drawn `REPEATS` times."""
+    count = jnp.asarray(REPEATS, jnp.int32)
+    jax.block_until_ready(_sums(target, q, estimator, batch_size, 0 * count, key))
+    began = time.perf_counter()
+    first, second, _ = jax.block_until_ready(_sums(target, q, estimator, batch_size, count, key))
+    seconds = time.perf_counter() - began
+    mean = jax.tree.map(lambda s: s / REPEATS, first)
+    square = jax.tree.map(lambda s: s / REPEATS, second)
+    # The squared mean of n draws holds 1/n of the variance.
+    own = jax.tree.map(lambda m, s: (REPEATS * m**2 - s) / (REPEATS - 1), mean, square)
+    shares = jax.tree.map(lambda o, s: jnp.sum(o / (s + TINY)), own, square)
+    total = sum(leaf.size for leaf in jax.tree.leaves(square))
+    return Moments(square, float(sum(jax.tree.leaves(shares)) / total), seconds)
+
+
 def measure(
     target: Target,
     q: AbstractFamily,
@@ -128,30 +161,37 @@ def _noise(
     key: Key[Array, ""],
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """The variance over `count` gradients in the norm of `square`, and their gradient evaluations."""
-    state = estimator._init(target, q)
-    params = eqx.filter(q, eqx.is_inexact_array)
-    zero = jax.tree.map(jnp.zeros_like, params)
+    first, second, evaluations = _sums(target, q, estimator, batch_size, count, key)
+    several = jnp.maximum(count, 2).astype(q.dtype)
 
-    def gradient(t: Int[Array, ""]) -> tuple[PyTree, Float[Array, ""]]:
+    def spread(first: Array, second: Array, usual: Array) -> Array:
+        return jnp.sum((second - first**2 / several) / (several - 1) / (usual + TINY))
+
+    total = jnp.stack(jax.tree.leaves(jax.tree.map(spread, first, second, square))).sum()
+    return total, evaluations
+
+
+@eqx.filter_jit
+def _sums(
+    target: Target,
+    q: AbstractFamily,
+    estimator: AbstractEstimator,
+    batch_size: int | None,
+    count: Int[Array, ""],
+    key: Key[Array, ""],
+) -> tuple[PyTree, PyTree, Float[Array, ""]]:
+    """Sums of `count` gradients, of their squares, and of their gradient evaluations."""
+    state = estimator._init(target, q)
+
+    def add(t: Int[Array, ""], sums: tuple[PyTree, PyTree, Array]) -> tuple[PyTree, PyTree, Array]:
         key_rows, key_step = jr.split(jr.fold_in(key, t))
         view = target
         if batch_size is not None:
             view = target.batch(jr.choice(key_rows, target.rows, (batch_size,), replace=False))
         estimate, _ = estimator.step(view, q, state, key=key_step)
-        return estimate.grad, jnp.asarray(estimate.cost.gradients, float)
+        first = jax.tree.map(jnp.add, sums[0], estimate.grad)
+        second = jax.tree.map(lambda s, g: s + g**2, sums[1], estimate.grad)
+        return first, second, sums[2] + jnp.asarray(estimate.cost.gradients, float)
 
-    def add(t: Int[Array, ""], sums: PyTree) -> PyTree:
-        grad, evaluations = gradient(t)
-        first, second, total = sums
-        first = jax.tree.map(jnp.add, first, grad)
-        second = jax.tree.map(lambda s, g: s + g**2, second, grad)
-        return first, second, total + evaluations
-
-    begin = (zero, zero, jnp.zeros((), float))
-    first, second, evaluations = jax.lax.fori_loop(0, count, add, begin)
-    several = jnp.maximum(count, 2).astype(q.dtype)
-
-    def spread(first: Array, second: Array, usual: Array) -> Array:
-        return jnp.sum((second - first**2 / several) / (several - 1) / (usual + 1e-12))
-
-    return sum(jax.tree.leaves(jax.tree.map(spread, first, second, square))), evaluations  # pyright: ignore
+    zero = jax.tree.map(jnp.zeros_like, eqx.filter(q, eqx.is_inexact_array))
+    return jax.lax.fori_loop(0, count, add, (zero, zero, jnp.zeros((), float)))

@@ -11,7 +11,8 @@ class Decision:
     `kind`: on the way "climb" (fixed draws), "go on", "noise" (it dominates), "level" (nothing gained),
     "roll back" (worse than before) or "reset" (non-finite); "embed" (a richer family starts from the
     mean-field solution); in the finish "round", "take back", "choose" (another estimator), "near
-    enough" (for a start) or "stop". `numbers` holds what it was based on.
+    enough" (for a start) or "stop"; in a run with the user's optimiser "drift", "stay" or "choose".
+    `numbers` holds what it was based on.
     """
 
     step: int
@@ -40,6 +41,9 @@ _WORDS = {
     "the rate to {d.rate:.3g}",
     "choose": "noise dominates, so quiet gradients pay: {d.estimator} has the least variance × cost, "
     "{ratio:.2f} of the present one",
+    "drift": "the gradient stands out from its noise ({signal:.2f} of its square), so the cheapest step "
+    "is the right one",
+    "stay": "noise dominates, and nothing has clearly less variance × cost than {d.estimator}",
     "round": "a round with a decaying rate gained {answer_gain:+.2f} ± {answer_error:.2f} nats; another "
     "one, twice as long, from a rate of {d.rate:.3g}",
     "take back": "a round with a decaying rate changed the ELBO by {answer_gain:+.2f} ± "

@@ -1,0 +1,68 @@
+"""`estimator="auto"` under the user's own optimiser."""
+
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import optax
+import pytest
+
+import quietgrad as qg
+from quietgrad.auto import choose, switching
+
+
+@pytest.fixture
+def narrow():
+    return qg.Target.from_logdensity(lambda z: -jnp.sum(jnp.exp(z) - z), dim=4)
+
+
+def run(target, **settings):
+    q = qg.MeanField.init(4, key=jr.key(0))
+    optimizer = optax.adam(0.05)
+    return qg.fit(
+        target,
+        q,
+        estimator="auto",
+        optimizer=optimizer,
+        steps=2000,
+        evaluate_every=20,
+        by_clock=False,
+        key=jr.key(1),
+        **settings,
+    )
+
+
+def test_looks_a_few_times_and_says_what_it_saw(narrow):
+    result = run(narrow)
+    assert len(result.decisions) == len(switching.LOOKS)
+    assert {d.kind for d in result.decisions} <= {"drift", "stay", "choose"}
+    assert result.explain().startswith("step 100: ")
+
+
+def test_a_far_start_is_drifting(narrow):
+    far = qg.MeanField(loc=jnp.full(4, -30.0), log_std=jnp.full(4, -2.0))
+    switch = switching.Switching(narrow, steps=100, batch_size=None, by_clock=False, key=jr.key(0))
+    assert switch(far, choose.cheapest(far), 10).estimator is None
+    assert [d.kind for d in switch.decisions] == ["drift"]
+    assert switch(far, choose.cheapest(far), 11) == (None, 0.0)
+
+
+def test_noise_brings_the_best_of_the_field_and_the_run_goes_on_with_it(narrow, monkeypatch):
+    quiet = qg.Pathwise(sampler="rqmc", entropy="stl", draws=6)
+    monkeypatch.setattr(choose, "candidates", lambda q: {choose.name_of(quiet): quiet})
+    monkeypatch.setattr(choose, "WORTH", 1e9)
+    monkeypatch.setattr(switching, "AVERAGED", 0.0)
+    monkeypatch.setattr(choose, "cheapest", lambda q: qg.Pathwise(draws=1))
+    result = run(narrow)
+    assert "choose" in [d.kind for d in result.decisions]
+    again = run(narrow)
+    np.testing.assert_array_equal(again.q.loc, result.q.loc)
+
+
+def test_moments_are_those_of_the_gradient(narrow):
+    q = qg.MeanField.init(4, key=jr.key(2))
+    estimator = qg.estimator("nocv", draws=2)
+    found = choose.moments(narrow, q, estimator, None, key=jr.key(3))
+    exact = qg.MeanField(loc=1 - jnp.exp(q.loc + jnp.exp(2 * q.log_std) / 2), log_std=q.log_std)
+    # E (d/dmu) squared is at least the squared mean, -E[exp z - 1], up to its error over the repeats.
+    assert jnp.all(found.square.loc > 0.3 * exact.loc**2)
+    assert 0 < found.signal < 1

@@ -84,6 +84,27 @@ def steps_with(start: Start, estimator: Any, **more: Any) -> qg.FitResult:
     )
 
 
+def decayed(name: str, **settings: Any) -> Callable[[Start], qg.FitResult]:
+    """A registered estimator with 10,000 Adam steps whose rate decays to zero by a cosine."""
+
+    def run(start: Start) -> qg.FitResult:
+        steps = 10_000
+        return qg.fit(
+            start.task.train,
+            start.q,
+            estimator=qg.estimator(name, **settings),
+            optimizer=optax.adam(optax.cosine_decay_schedule(0.03, steps)),
+            steps=steps,
+            evaluate_every=steps // EVALUATIONS // 2,
+            evaluation_draws=2,
+            progress=False,
+            seconds=start.seconds,
+            **start.common,
+        )
+
+    return run
+
+
 def plain(name: str, **settings: Any) -> Callable[[Start], qg.FitResult]:
     """A registered estimator with Adam at the paper's rate."""
     return lambda start: steps_with(start, qg.estimator(name, **settings))
@@ -129,6 +150,8 @@ CANDIDATES: dict[str, Callable[[Start], qg.FitResult]] = {
     "auto without climb": automatic(climb=False),
     "nocv L=10, auto's rule": automatic(climb=False, estimator=qg.estimator("nocv", draws=10)),
     "nocv L=10, auto's rule and start": automatic(estimator=qg.estimator("nocv", draws=10)),
+    "quiet, decaying rate": decayed("quiet"),
+    "nocv L=10, decaying rate": decayed("nocv"),
     "nocv L=10": plain("nocv"),
     "nocv L=50": plain("nocv", draws=50),
     "dadvi": dadvi,

@@ -9,7 +9,6 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
-import optax
 from rich.console import Console
 from rich.table import Table
 from timing import save
@@ -23,28 +22,21 @@ ESTIMATORS = {
     "zvcv-gd order 2": {"order": 2},
     "zvcv": {},
     "quadcv": {},
+    "quadcv-fast": {},
     "taylor": {},
     "stl": {},
+    "antithetic": {},
+    "rqmc": {},
+    "quiet": {},
+    "quiet-stein": {},
 }
 SLOW = {"taylor": 200}  # exact Hessians are for small dimensions
-STEPS = {"a1a": 15_000, "frisk": 20_000, "redwine": 30_000, "redwine-mini": 30_000}
 
 
 def optimum(task: qg.tasks.Task) -> qg.MeanField:
-    """A mean-field fit by quiet gradients and a decaying step."""
-    steps = STEPS.get(task.name, 15_000)
+    """A mean-field fit."""
     q = qg.MeanField.init(task.dim, key=jr.key(1))
-    est = qg.Pathwise(sampler="antithetic", entropy="stl", draws=4)
-    schedule = optax.cosine_decay_schedule(3e-2, steps)
-    return qg.fit(
-        task.train,
-        q,
-        estimator=est,
-        optimizer=optax.adam(schedule),
-        steps=steps,
-        batch_size=task.batch_size,
-        key=jr.key(2),
-    ).q
+    return qg.fit(task.train, q, method="auto", batch_size=task.batch_size, key=jr.key(2)).q
 
 
 @eqx.filter_jit
@@ -89,7 +81,7 @@ def main() -> None:
                 for place, q in places.items():
                     state = estimator.init(task.train, q)
                     count = jnp.asarray(arguments.learning_steps if place == "end" else 0)
-                    if label == "quadcv":
+                    if label.startswith("quadcv"):
                         state = train(task.train, q, estimator, state, task.batch_size, count, jr.key(4))
                     ratio = qg.variance_ratio(
                         task.train,

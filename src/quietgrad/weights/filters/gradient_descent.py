@@ -35,19 +35,20 @@ class GradientDescent(AbstractFilter):
     ) -> Float[Array, "m n"]:
         """Iterate on the rows, which are few, instead of forming A."""
         del scale
+        with_constant = gram + 1
         if self.steps == "converge":
-            swept = rows @ jnp.linalg.pinv(gram + 1, hermitian=True)
+            swept = rows @ jnp.linalg.pinv(with_constant, hermitian=True)
+        elif self.steps == 0:
+            swept = jnp.zeros_like(rows)
         else:
             c = (2 * self.rate / gram.shape[0]).astype(gram.dtype)
 
             def step(_: int | Int[Array, ""], sums: Float[Array, "m n"]) -> Float[Array, "m n"]:
-                # sums of (I - cK)^m applied to the rows: S <- rows + S (I - cK)
-                inner = jnp.sum(sums, axis=1, keepdims=True)
-                return rows + sums - c * (inner + sums @ gram)
+                # sums of (I - cK)^m applied to the rows, of which the first is the rows themselves
+                return rows + sums - c * (sums @ with_constant)
 
-            few = self.steps <= UNROLL
-            loop = _unrolled if few else jax.lax.fori_loop
-            swept = c * loop(0, self.steps, step, jnp.zeros_like(rows))
+            loop = _unrolled if self.steps <= UNROLL else jax.lax.fori_loop
+            swept = c * loop(1, self.steps, step, rows)
         return swept - jnp.mean(swept, axis=1, keepdims=True)
 
 

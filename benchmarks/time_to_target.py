@@ -71,8 +71,10 @@ def steps_with(start: Start, estimator: Any, **more: Any) -> qg.FitResult:
         start.task.train, start.q, **{**settings, "monitor": None}, steps=60, evaluate_every=20
     )
     cost = float(np.min(np.diff(trial.history["seconds"]))) / 20
-    every = max(1, round(start.seconds / EVALUATIONS / 4 / cost))
-    steps = every * 40 * EVALUATIONS
+    # Evaluating on all rows is slow when steps see few of them.
+    evaluations = 4 * EVALUATIONS if start.task.batch_size is None else EVALUATIONS
+    every = max(1, round(start.seconds / evaluations / cost))
+    steps = 10 * every * evaluations
     return qg.fit(
         start.task.train,
         start.q,

@@ -86,27 +86,6 @@ def steps_with(start: Start, estimator: Any, **more: Any) -> qg.FitResult:
     )
 
 
-def decayed(name: str, **settings: Any) -> Callable[[Start], qg.FitResult]:
-    """A registered estimator with 10,000 Adam steps whose rate decays to zero by a cosine."""
-
-    def run(start: Start) -> qg.FitResult:
-        steps = 10_000
-        return qg.fit(
-            start.task.train,
-            start.q,
-            estimator=qg.estimator(name, **settings),
-            optimizer=optax.adam(optax.cosine_decay_schedule(0.03, steps)),
-            steps=steps,
-            evaluate_every=steps // EVALUATIONS // 2,
-            evaluation_draws=2,
-            progress=False,
-            seconds=start.seconds,
-            **start.common,
-        )
-
-    return run
-
-
 def plain(name: str, **settings: Any) -> Callable[[Start], qg.FitResult]:
     """A registered estimator with Adam at the paper's rate."""
     return lambda start: steps_with(start, qg.estimator(name, **settings))
@@ -152,8 +131,6 @@ CANDIDATES: dict[str, Callable[[Start], qg.FitResult]] = {
     "auto without climb": automatic(climb=False),
     "nocv L=10, auto's rule": automatic(climb=False, estimator=qg.estimator("nocv", draws=10)),
     "nocv L=10, auto's rule and start": automatic(estimator=qg.estimator("nocv", draws=10)),
-    "quiet, decaying rate": decayed("quiet"),
-    "nocv L=10, decaying rate": decayed("nocv"),
     "nocv L=10": plain("nocv"),
     "nocv L=50": plain("nocv", draws=50),
     "dadvi": dadvi,
@@ -196,10 +173,17 @@ def run_one(task: qg.tasks.Task, family: str, name: str, rep: int, best: float |
         "elbo": start.judge(result.q, None, 0)["judged"],
         "status": str(result.status),
         "compile_seconds": result.compile_seconds,
-        "steps": result.history["step"].tolist(),
-        "seconds": result.history["seconds"].tolist(),
-        "judged": result.history["judged"].tolist(),
+        **records(result.history),
     }
+
+
+def records(history: dict[str, np.ndarray]) -> dict[str, list[float]]:
+    """When a run was higher than ever before, and its last evaluation."""
+    judged = history["judged"]
+    best = np.maximum.accumulate(np.where(np.isfinite(judged), judged, -np.inf))
+    keep = np.flatnonzero(np.append(np.diff(best, prepend=-np.inf)[:-1] > 0, True))
+    names = {"steps": "step", "seconds": "seconds", "judged": "judged"}
+    return {name: history[column][keep].tolist() for name, column in names.items()}
 
 
 def seconds_to(row: dict[str, Any], mark: float) -> float:

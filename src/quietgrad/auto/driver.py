@@ -55,7 +55,7 @@ def fit_auto(
     key_start, key_way, key_embed, key_run, key_end = jr.split(key, 5)
     q, step, arrived = _start(run, q, key_start, key_way, key_embed)
     at = run.place(q, step, key=key_run)
-    rate = settings.finish_rate
+    rate = run.finish_rate(q)
     if not arrived:
         at, rate = go(run, at, settings.rate if isinstance(q, MeanField) else settings.family_rate)
     length = max(settings.finish_steps, (at.step - step) // 2)
@@ -98,12 +98,12 @@ def _start(
     if run.batch_size is not None:
         # Some rows led here; on with all of them while steps are cheap.
         at = run.place(solution, step, key=key_way)
-        at, _ = finish(run, at, run.settings.finish_rate, run.settings.finish_steps, COARSE)
+        at, _ = finish(run, at, run.finish_rate(solution), run.settings.finish_steps, COARSE)
         solution, step = family_of(at), at.step
     start = embed(solution, q, key=key_embed)
     assert start is not None
     numbers = {"elbo": run.history["elbo"][-1], "family": type(q).__name__}
-    run.note("embed", step, run.first(start), run.settings.finish_rate, numbers)
+    run.note("embed", step, run.first(start), run.finish_rate(start), numbers)
     return start, step, True
 
 
@@ -117,5 +117,5 @@ def _climb(run: Run, q: MeanField, key: Key[Array, ""]) -> tuple[MeanField, int]
     climbed = climb(target, q, settings, run.monitor, run.history, key=key)
     run.compiling.append(climbed.compile_seconds)
     numbers = {"elbo": run.history["elbo"][-1], "iterations": climbed.steps}
-    run.note("climb", climbed.steps, run.first(q), run.settings.finish_rate, numbers)
+    run.note("climb", climbed.steps, run.first(q), run.finish_rate(q), numbers)
     return climbed.q, climbed.steps

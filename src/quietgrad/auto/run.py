@@ -11,7 +11,7 @@ from jaxtyping import Array, Key, PyTree
 
 from .._same import Recipe
 from ..estimators import AbstractEstimator
-from ..families import AbstractFamily
+from ..families import AbstractFamily, LowRank
 from ..loop import Carry, Job, Keys, Monitor, strong
 from ..results import History
 from ..samplers import Antithetic
@@ -25,7 +25,8 @@ from .windows import Rates, Verdict, compare, run_window
 class AutoSettings(eqx.Module):
     """Rates, windows and limits; the defaults need no tuning by the user.
 
-    `rate` is Adam's on the way and `finish_rate` the first one of the finish; `window` steps (for
+    `rate` is Adam's on the way and `finish_rate` the first one of the finish (by default 0.02, for
+    low-rank families 0.05, whose factors take longer strides); `window` steps (for
     minibatches `batch_window`) are the least between two tests; `gain` nats are worth going on for;
     `steps` and `seconds` bound the fit. With `by_clock` off, estimators are compared by gradient
     evaluations instead of seconds, and a fit can be repeated exactly. `climb=False` leaves out the
@@ -34,7 +35,7 @@ class AutoSettings(eqx.Module):
 
     rate: float = 0.1
     family_rate: float = 0.02
-    finish_rate: float = 0.02
+    finish_rate: float | None = None
     window: int = 200
     batch_window: int = 500
     growth: float = 0.2
@@ -90,6 +91,12 @@ class Run(eqx.Module):
     def first(self, q: AbstractFamily) -> AbstractEstimator:
         """The estimator to begin with."""
         return cheapest(q) if self.fixed is None else self.fixed
+
+    def finish_rate(self, q: AbstractFamily) -> float:
+        """The first rate of the finish."""
+        if self.settings.finish_rate is not None:
+            return self.settings.finish_rate
+        return 0.05 if isinstance(q, LowRank) else 0.02
 
     def place(self, q: AbstractFamily, step: int, *, key: Key[Array, ""]) -> Place:
         """The start of a stage at q."""

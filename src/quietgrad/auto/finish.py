@@ -28,7 +28,8 @@ def finish(run: Run, at: Place, rate: float, length: int, gain: float) -> tuple[
             kind, rate = "take back", rate / 2
             at = at._replace(carry=at.carry._replace(params=at.answer), step=step)
         else:
-            best = average if verdict.average > 0 else after.params
+            end_point = average if verdict.average > 0 else after.params
+            best = end_point if verdict.answer > 0 else at.answer
             gained = verdict.answer + verdict.answer_error
             end = "stop" if gain <= settings.gain else "near enough"
             kind = end if gained < gain else "round"

@@ -103,10 +103,13 @@ def legend(figure: Figure, styles: Mapping[str, Style], shown: Iterable[str], no
     handles = [
         Line2D([], [], color=styles[label].colour, ls=styles[label].dash, lw=2) for label in labels
     ]
-    columns = max(1, min(len(labels), int(figure.get_figwidth() / 1.5)))
+    names = [plain(label_name(label)) for label in labels]
+    # Inches: the line before a name, and about that many for each letter.
+    widest = 0.6 + 0.08 * max(map(len, names), default=0)
+    columns = max(1, min(len(labels), int(figure.get_figwidth() / widest)))
     figure.legend(
         handles,
-        [plain(label_name(label)) for label in labels],
+        names,
         loc="outside lower center",
         ncols=columns,
         title=note,

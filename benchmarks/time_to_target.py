@@ -25,6 +25,7 @@ from quietgrad.samplers import Iid
 
 JUDGE_DRAWS = 1000
 MARGIN = 1.0
+NEAR = 20.0
 EVALUATIONS = 60
 # Seconds of optimisation that nobody may exceed.
 BUDGET = {
@@ -178,12 +179,14 @@ def run_one(task: qg.tasks.Task, family: str, name: str, rep: int, best: float |
 
 
 def records(history: dict[str, np.ndarray]) -> dict[str, list[float]]:
-    """When a run was higher than ever before, and its last evaluation."""
-    judged = history["judged"]
-    best = np.maximum.accumulate(np.where(np.isfinite(judged), judged, -np.inf))
-    keep = np.flatnonzero(np.append(np.diff(best, prepend=-np.inf)[:-1] > 0, True))
+    """When a run was higher than ever before, within `NEAR` nats of its best, and its end."""
+    judged = np.where(np.isfinite(history["judged"]), history["judged"], -np.inf)
+    best = np.maximum.accumulate(judged)
+    new = np.diff(best, prepend=-np.inf) > 0
+    new &= best > best[-1] - NEAR
+    new[-1] = True
     names = {"steps": "step", "seconds": "seconds", "judged": "judged"}
-    return {name: history[column][keep].tolist() for name, column in names.items()}
+    return {name: np.round(history[column][new], 4).tolist() for name, column in names.items()}
 
 
 def seconds_to(row: dict[str, Any], mark: float) -> float:

@@ -102,6 +102,7 @@ def save(name: str, rows: list[dict[str, Any]]) -> Path:
     """Write rows with the environment they were measured in."""
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / f"{name}.json"
-    document = {"format": 1, "environment": environment(), "rows": rows}
-    path.write_text(json.dumps(document, indent=1) + "\n")
+    about = json.dumps({"format": 1, "environment": environment()})
+    lines = ",\n".join(json.dumps(row) for row in rows)
+    path.write_text(f'{about[:-1]}, "rows": [\n{lines}\n]}}\n')
     return path

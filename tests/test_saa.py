@@ -28,6 +28,16 @@ def test_finds_a_gaussian_exactly(gaussian):
     assert np.all(np.diff(result.history["seconds"]) >= 0)
 
 
+def test_samplers_by_name(gaussian):
+    q = qg.MeanField.init(3, key=jr.key(0))
+    settings = {"method": "saa", "polish_steps": 0, "key": jr.key(1)}
+    named = qg.fit(gaussian, q, sampler="latin-hypercube", **settings)
+    given = qg.fit(gaussian, q, sampler=qg.LatinHypercube(), **settings)
+    np.testing.assert_array_equal(named.q.loc, given.q.loc)
+    with pytest.raises(ValueError, match=r"unknown sampler 'sobel'.*rqmc"):
+        qg.fit(gaussian, q, sampler="sobel", **settings)
+
+
 def test_minibatches_are_refused(gaussian):
     q = qg.MeanField.init(3, key=jr.key(0))
     with pytest.raises(ValueError, match="leave batch_size out"):

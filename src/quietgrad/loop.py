@@ -23,6 +23,7 @@ from .estimators import AbstractEstimator, resolve
 from .families import AbstractFamily
 from .metrics import elbo_with_error
 from .results import FitResult, History, Plateau, Reached, Status
+from .steps import Carry, Job, Keys, is_key, strong
 from .targets import Target
 
 STEPS = 10_000
@@ -45,58 +46,6 @@ class Switch(Protocol):
     def __call__(self, q: AbstractFamily, estimator: AbstractEstimator, step: int) -> Change:
         """Stay or change."""
         ...
-
-
-class Keys(NamedTuple):
-    """Streams of a run: the draws, the order of rows, and evaluation."""
-
-    draws: Key[Array, ""]
-    rows: Key[Array, ""]
-    evaluation: Key[Array, ""]
-
-
-class Carry(NamedTuple):
-    """What a step changes."""
-
-    params: PyTree
-    optimizer: PyTree
-    estimator: PyTree
-    order: Int[Array, " rows"]
-
-
-class Job(eqx.Module):
-    """What stays the same during a run."""
-
-    target: Target
-    static: PyTree
-    estimator: AbstractEstimator
-    optimizer: Recipe[optax.GradientTransformation] = eqx.field(static=True)
-    batch_size: int | None = eqx.field(static=True)
-    keys: Keys
-
-    def step(self, carry: Carry, t: Int[Array, ""]) -> Carry:
-        """One gradient step."""
-        target, order = self._view(carry.order, t)
-        q = eqx.combine(carry.params, self.static)
-        estimate, state = self.estimator.step(
-            target, q, carry.estimator, key=jr.fold_in(self.keys.draws, t)
-        )
-        descent = jax.tree.map(jnp.negative, estimate.grad)
-        updates, optimizer = self.optimizer.value.update(descent, carry.optimizer, carry.params)
-        return Carry(optax.apply_updates(carry.params, updates), optimizer, state, order)
-
-    def _view(self, order: Int[Array, " rows"], t: Int[Array, ""]) -> tuple[Target, Array]:
-        """The rows of step t: consecutive pieces of an order that is shuffled anew each epoch."""
-        if self.batch_size is None:
-            return self.target, order
-        epoch, place = jnp.divmod(t, self.target.rows // self.batch_size)
-
-        def shuffle(_: Array) -> Array:
-            return jr.permutation(jr.fold_in(self.keys.rows, epoch), self.target.rows)
-
-        order = jax.lax.cond(place == 0, shuffle, lambda old: old, order)
-        indices = jax.lax.dynamic_slice(order, (place * self.batch_size,), (self.batch_size,))
-        return self.target.batch(indices), order
 
 
 def fit(
@@ -247,23 +196,11 @@ def _finite(params: PyTree) -> Bool[Array, ""]:
     return jnp.all(jnp.stack([jnp.all(jnp.isfinite(x)) for x in jax.tree.leaves(params)]))
 
 
-def strong(tree: PyTree) -> PyTree:
-    """Arrays with their types spelled out: a weakly typed one would compile the loop a second time."""
-    return jax.tree.map(
-        lambda x: jnp.asarray(x, dtype=x.dtype) if eqx.is_array(x) and not _is_key(x) else x, tree
-    )
-
-
-def _is_key(x: Array) -> bool:
-    return jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
-
-
 def _span(first: int, last: int) -> tuple[Array, Array]:
     return jnp.asarray(first, jnp.int32), jnp.asarray(last, jnp.int32)
 
 
 def check_key(key: Any) -> None:
     """Raise a `TypeError` unless `key` is a jax random key."""
-    is_key = isinstance(key, jax.Array) and (_is_key(key) or key.dtype == jnp.uint32)
-    if not is_key:
+    if not (isinstance(key, jax.Array) and (is_key(key) or key.dtype == jnp.uint32)):
         raise TypeError(f"key must be a jax.random.key(seed); got {type(key).__name__}")

@@ -136,6 +136,18 @@ def test_probing_changes_to_what_has_the_least_variance_times_cost(monkeypatch, 
     assert changes.estimator == silent
     again = qg.fit(target, q, **settings, replay=changes.decisions)
     np.testing.assert_array_equal(again.q.loc, changes.q.loc)
+    # The record says when to change, not the clock.
+    later = qg.fit(target, q, method="auto", replay=changes.decisions, key=jr.key(1))
+    np.testing.assert_array_equal(later.q.loc, changes.q.loc)
+
+
+def test_a_run_that_ran_out_of_time_is_replayed_exactly(fitted):
+    target, q, whole = fitted
+    short = qg.fit(target, q, method="auto", gain=-1e9, seconds=0.05, key=jr.key(1))
+    assert short.status is qg.Status.BUDGET
+    again = qg.fit(target, q, method="auto", gain=-1e9, replay=short.decisions, key=jr.key(1))
+    assert [d.step for d in again.decisions] == [d.step for d in short.decisions]
+    np.testing.assert_array_equal(again.q.loc, short.q.loc)
 
 
 @pytest.mark.parametrize("family", [qg.LowRank, qg.FullRank, qg.AffineRealNVP])

@@ -1,8 +1,9 @@
 """auto from start to end: the way to the neighbourhood of the answer, and a finish that decays.
 
-Full-batch fits take the way by a climb at fixed draws (L-BFGS), minibatch fits by bold Adam steps.
-Low-rank, full-rank and flow families that contain the mean-field solution start from it. Every stage
-ends by a paired test on fresh draws, and every decision is recorded.
+The way is a climb at fixed draws (L-BFGS; on some of the rows for minibatch fits) in the mean-field
+family, whose solution low-rank, full-rank and flow families take as their start. A family that cannot
+hold it, or a fit without the climb, goes the way by bold Adam steps. Every stage ends by a paired test
+on fresh draws, and every decision is recorded.
 """
 
 import dataclasses
@@ -21,7 +22,7 @@ from ..targets import Target
 from .finish import finish
 from .journal import Decision
 from .run import AutoSettings, Run
-from .way import family_of, go
+from .way import go
 
 # One number of draws: what fixed draws cannot see is left to the finish.
 CLIMB = SaaSettings(most_draws=32, gain=0.5)
@@ -60,7 +61,7 @@ def fit_auto(
         at, rate = go(run, at, settings.rate if isinstance(q, MeanField) else settings.family_rate)
     length = max(settings.finish_steps, (at.step - step) // 2)
     at, status = finish(run, at, rate, length, settings.gain)
-    q = family_of(at)
+    q = at.q
     value, error = elbo_with_error(target, q, key=key_end)
     return FitResult(
         q=q,
@@ -92,14 +93,15 @@ def _start(
         solution, step = _climb(run, simple, key_way)
     else:
         at, _ = go(run, run.place(simple, 0, key=key_way), run.settings.rate)
-        solution, step = family_of(at), at.step
+        solution, step = at.q, at.step
     if simple is q:
         return solution, step, True
     if run.batch_size is not None:
         # Some rows led here; on with all of them while steps are cheap.
         at = run.place(solution, step, key=key_way)
         at, _ = finish(run, at, run.finish_rate(solution), run.settings.finish_steps, COARSE)
-        solution, step = family_of(at), at.step
+        solution, step = at.q, at.step
+    assert isinstance(solution, MeanField)
     start = embed(solution, q, key=key_embed)
     assert start is not None
     numbers = {"elbo": run.history["elbo"][-1], "family": type(q).__name__}

@@ -16,12 +16,12 @@ def finish(run: Run, at: Place, rate: float, length: int, gain: float) -> tuple[
     """Rounds until one gains less than `gain` nats, or a limit is reached."""
     settings, probed, pace = run.settings, False, 0.0
     while True:
-        if run.fixed is None and not probed and run.seconds > settings.probe_after:
+        if not probed and run.probe_due(at.step):
             at, dearer = run.quieter(at, rate)
             # As much time for a round as before: dearer steps are fewer.
             probed, length = True, max(settings.finish_steps, int(length / dearer))
             pace = pace * dearer
-        length = run.affordable(length, pace)
+        length = run.affordable(at.step, length, pace)
         after, average, verdict, spent = run.window(at, length, rate, END * rate)
         step, pace = at.step + length, spent / length
         if not verdict.finite or verdict.answer < -2 * verdict.answer_error:

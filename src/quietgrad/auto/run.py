@@ -12,9 +12,10 @@ from jaxtyping import Array, Key, PyTree
 from .._same import Recipe
 from ..estimators import AbstractEstimator
 from ..families import AbstractFamily, LowRank
-from ..loop import Carry, Job, Keys, Monitor, strong
+from ..loop import Monitor
 from ..results import History
 from ..samplers import Antithetic
+from ..steps import Carry, Job, Keys, strong
 from ..targets import Target
 from .choose import Choice, candidates, cheapest, choose, name_of
 from .journal import Decision
@@ -30,7 +31,8 @@ class AutoSettings(eqx.Module):
     minibatches `batch_window`) are the least between two tests; `gain` nats are worth going on for;
     `steps` and `seconds` bound the fit. With `by_clock` off, estimators are compared by gradient
     evaluations instead of seconds, and a fit can be repeated exactly. `climb=False` leaves out the
-    climb at fixed draws that full-batch fits start with.
+    climb at fixed draws that fits start with. After `probe_after` seconds of optimisation it is worth
+    looking for another estimator.
     """
 
     rate: float = 0.1
@@ -57,6 +59,11 @@ class Place(NamedTuple):
     answer: PyTree
     step: int
 
+    @property
+    def q(self) -> AbstractFamily:
+        """The answer as a family."""
+        return eqx.combine(self.answer, self.job.static)
+
 
 class Run(eqx.Module):
     """A fit in progress; its lists grow."""
@@ -77,12 +84,19 @@ class Run(eqx.Module):
         return self.history["seconds"][-1] if self.history["seconds"] else 0.0
 
     def over(self, step: int) -> bool:
-        """Whether a limit is reached."""
+        """Whether a limit is reached; a replay ends where its record does."""
+        if self.replay:
+            return step >= self.replay[-1].step
         limit = self.settings.seconds
         return step >= self.settings.steps or (limit is not None and self.seconds >= limit)
 
-    def affordable(self, length: int, pace: float) -> int:
-        """As many steps as the time left allows at `pace` seconds each, at most `length`."""
+    def affordable(self, step: int, length: int, pace: float) -> int:
+        """As many steps as the time left allows at `pace` seconds each, at most `length`.
+
+        In a replay, as many as were taken from here.
+        """
+        if self.replay:
+            return next((d.step - step for d in self.replay if d.step > step), length)
         if self.settings.seconds is None or pace <= 0:
             return length
         left = max(0.0, self.settings.seconds - self.seconds)
@@ -107,16 +121,14 @@ class Run(eqx.Module):
         state = estimator.init(self.target, q)
         order = jnp.arange(self.target.rows)
         carry = strong(Carry(params, optimizer.init(params), state, order))
-        self.warm_up(job, carry, step)
-        e = self.check_draws(q, keys, step)
-        compare(self.target, static, params, params, params, e)
-        return Place(job, carry, params, step)
+        at = Place(job, carry, params, step)
+        self.warm_up(at)
+        return at
 
-    def warm_up(self, job: Job, carry: Carry, step: int) -> None:
-        """Compile the window of a job, apart from the clock."""
+    def warm_up(self, at: Place) -> None:
+        """Compile a window and its test, apart from the clock."""
         began = time.perf_counter()
-        rates = _rates(carry, 0.0, 0.0)
-        jax.block_until_ready(run_window(job, carry, *_span(step, step), rates))
+        self.window(at, 0, 0.0, 0.0)
         self.compiling.append(time.perf_counter() - began)
 
     def check_draws(self, q: AbstractFamily, keys: Keys, step: int) -> Array:
@@ -129,8 +141,7 @@ class Run(eqx.Module):
         self, at: Place, length: int, first: float, last: float
     ) -> tuple[Carry, PyTree, Verdict, float]:
         """Steps, the test at their end, and the seconds of both."""
-        q = eqx.combine(at.answer, at.job.static)
-        e = jax.block_until_ready(self.check_draws(q, at.job.keys, at.step))
+        e = jax.block_until_ready(self.check_draws(at.q, at.job.keys, at.step))
         began = time.perf_counter()
         span = _span(at.step, at.step + length)
         after, average = run_window(at.job, at.carry, *span, _rates(at.carry, first, last))
@@ -145,38 +156,41 @@ class Run(eqx.Module):
 
     def record(self, at: Place, spent: float, verdict: Verdict) -> None:
         """Add a test to the history; what the monitor does is off the clock."""
-        q = eqx.combine(at.answer, at.job.static)
-        more = {} if self.monitor is None else self.monitor(q, at.carry.estimator, at.step)
+        more = {} if self.monitor is None else self.monitor(at.q, at.carry.estimator, at.step)
         values = {"elbo": verdict.elbo, "elbo_error": verdict.error, **more}
         self.history.add(at.step, spent, values)
 
     def quieter(self, at: Place, rate: float) -> tuple[Place, float]:
         """The place with a better estimator, if one clearly pays, and how much dearer its step is."""
-        q = eqx.combine(at.answer, at.job.static)
-        found = self._again(at.step, q) if self.replay else self._measured(q, at)
+        found = self._again(at) if self.replay else self._measured(at)
         self.history.extend(found.seconds)
         if found.estimator is None:
             return at, 1.0
         numbers = {"ratio": found.ratio, "cost": found.cost}
         self.note("choose", at.step, found.estimator, rate, numbers)
         job = eqx.tree_at(lambda j: j.estimator, at.job, found.estimator)
-        carry = at.carry._replace(estimator=found.estimator.init(self.target, q))
-        self.warm_up(job, carry, at.step)
-        return at._replace(job=job, carry=carry), found.cost
+        carry = at.carry._replace(estimator=found.estimator.init(self.target, at.q))
+        at = at._replace(job=job, carry=carry)
+        self.warm_up(at)
+        return at, found.cost
 
-    def _again(self, step: int, q: AbstractFamily) -> Choice:
+    def probe_due(self, step: int) -> bool:
+        """Whether to look for another estimator: once the fit is long, or where the record changed."""
+        if self.replay:
+            return any(d.kind == "choose" and d.step == step for d in self.replay)
+        return self.fixed is None and self.seconds > self.settings.probe_after
+
+    def _again(self, at: Place) -> Choice:
         """What the recorded run chose at this step."""
-        chosen = [d for d in self.replay if d.kind == "choose" and d.step == step]
-        if not chosen:
-            return Choice(None, 1.0, 1.0, 0.0)
-        numbers = chosen[0].numbers
-        return Choice(candidates(q)[chosen[0].estimator], numbers["ratio"], numbers["cost"], 0.0)
+        chosen = next(d for d in self.replay if d.kind == "choose" and d.step == at.step)
+        ratio, cost = chosen.numbers["ratio"], chosen.numbers["cost"]
+        return Choice(candidates(at.q)[chosen.estimator], ratio, cost, 0.0)
 
-    def _measured(self, q: AbstractFamily, at: Place) -> Choice:
+    def _measured(self, at: Place) -> Choice:
         began = time.perf_counter()
         found = choose(
             self.target,
-            q,
+            at.q,
             at.job.estimator,
             usual_square(at.carry.optimizer),
             self.batch_size,

@@ -5,8 +5,6 @@ same fresh draws. If the average beats the last iterate, noise dominates and the
 the window lost against the previous answer, go back and halve the rate.
 """
 
-import equinox as eqx
-
 from .optimizer import guarded_adam
 from .run import Place, Run
 from .windows import Verdict
@@ -59,8 +57,3 @@ def numbers(verdict: Verdict) -> dict[str, float]:
         "answer_error": verdict.answer_error,
         "elbo": verdict.elbo,
     }
-
-
-def family_of(at: Place):
-    """The answer so far as a family."""
-    return eqx.combine(at.answer, at.job.static)

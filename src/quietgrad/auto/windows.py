@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PyTree
 
-from ..loop import Carry, Job
 from ..metrics import elbo_terms
+from ..steps import Carry, Job
 from ..targets import Target
 
 

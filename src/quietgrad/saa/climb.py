@@ -18,12 +18,15 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float, Int, Key, PyTree
 
+from .._checks import part
 from ..entropy import Sampled
 from ..families import AbstractFamily, MeanField
-from ..loop import Monitor, strong
+from ..loop import Monitor
 from ..metrics import elbo_terms
 from ..results import History
+from ..samplers import REGISTRY as SAMPLERS
 from ..samplers import AbstractSampler, Antithetic, Rqmc
+from ..steps import strong
 from ..targets import Target
 
 MEMORY = 50
@@ -39,7 +42,10 @@ class SaaSettings(eqx.Module):
     follow: 500, or 3000 for families beyond mean-field.
     """
 
-    sampler: AbstractSampler = Antithetic(Rqmc())
+    sampler: AbstractSampler = eqx.field(
+        converter=lambda given: part(given, SAMPLERS, AbstractSampler, "sampler"),
+        default=Antithetic(Rqmc()),
+    )
     draws: int = 32
     most_draws: int = 1024
     most_iterations: int = 500
@@ -92,7 +98,7 @@ def climb(
     pieces = max(1, settings.most_iterations // PIECE)
 
     began = time.perf_counter()
-    terms = fixed_terms(fixed, params)
+    terms = _terms(fixed, params)
     jax.block_until_ready(_piece(fixed, _begin(params), *_numbers(1, 0)))
     compile_seconds = time.perf_counter() - began
 
@@ -142,7 +148,7 @@ def _blocks(
 
 
 @eqx.filter_jit
-def fixed_terms(fixed: _Fixed, params: PyTree) -> Float[Array, " draws"]:
+def _terms(fixed: _Fixed, params: PyTree) -> Float[Array, " draws"]:
     """ELBO terms at the draws that judge."""
     return elbo_terms(fixed.target, eqx.combine(params, fixed.static), fixed.judges)
 
@@ -201,7 +207,7 @@ def _piece(
         return jax.tree.map(lambda new, old: jnp.where(finite, new, old), after, climb)
 
     climb = jax.lax.fori_loop(0, iterations, iterate, climb)
-    return climb, fixed_terms(fixed, climb.params)
+    return climb, _terms(fixed, climb.params)
 
 
 def _numbers(*values: int) -> tuple[Array, ...]:

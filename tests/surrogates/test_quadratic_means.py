@@ -33,7 +33,7 @@ def quadratic(dim, rank, key):
     keys = jr.split(key, 4)
     shapes = [(dim,), (dim,), (dim, rank), (dim, rank)]
     linear, diagonal, left, right = map(jr.normal, keys, shapes)
-    return model.Coefficients(linear, diagonal, left, right, jnp.asarray(0.3))
+    return model.Coefficients(linear, diagonal, jnp.stack([left.T, right.T]), jnp.asarray(0.3))
 
 
 def dense(v):

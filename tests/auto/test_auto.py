@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -12,6 +13,7 @@ import pytest
 import quietgrad as qg
 from quietgrad.auto import choose, run
 from quietgrad.auto.optimizer import guarded_adam as make_rule
+from quietgrad.results import History
 
 
 def guarded_adam(rate: float) -> Any:
@@ -126,6 +128,9 @@ def test_probing_changes_to_what_has_the_least_variance_times_cost(monkeypatch, 
     field = {choose.name_of(silent): silent}
     monkeypatch.setattr(choose, "candidates", lambda q: field)
     monkeypatch.setattr(run, "candidates", lambda q: field)
+    # Look at once, whatever it costs.
+    monkeypatch.setattr(run, "DRIFT", np.inf)
+    monkeypatch.setattr(run, "PROBE_SHARE", np.inf)
     settings = {"method": "auto", "by_clock": False, "probe_after": 0.0, "key": jr.key(1)}
     stays = qg.fit(target, q, **settings)
     # Pairs of independent draws: half the variance for twice the draws, so more of them never pay.
@@ -139,6 +144,29 @@ def test_probing_changes_to_what_has_the_least_variance_times_cost(monkeypatch, 
     # The record says when to change, not the clock.
     later = qg.fit(target, q, method="auto", replay=changes.decisions, key=jr.key(1))
     np.testing.assert_array_equal(later.q.loc, changes.q.loc)
+
+
+def test_looking_for_another_estimator_waits_until_it_is_cheap_and_noise_is_left(fitted):
+    target, q, _ = fitted
+    settings, history = run.AutoSettings(), History()
+    history.add(0, 10.0, {"elbo": 0.0})
+    fit = run.Run(target, settings, None, None, None, (), history, [], [])
+    at = fit.place(q, 0, key=jr.key(0))
+    drifting, level = 3 * settings.gain, settings.gain
+    assert fit.probe_due(at, 1e-6, level)
+    assert not fit.probe_due(at, 1e-6, drifting)
+    assert not fit.probe_due(at, 1.0, level)
+    young = eqx.tree_at(lambda r: r.history, fit, History())
+    assert not young.probe_due(at, 1e-6, level)
+
+
+def test_a_gain_lengthens_the_strides_of_low_rank_families_only(fitted):
+    target, q, _ = fitted
+    settings = {"method": "auto", "by_clock": False, "gain": -1e9, "steps": 4000, "key": jr.key(1)}
+    low = qg.fit(target, qg.LowRank.init(3, rank=1, key=jr.key(3)), **settings)
+    assert max(d.rate for d in low.decisions if d.kind == "round") == run.MOST_RATE
+    plain = qg.fit(target, q, **settings)
+    assert len({d.rate for d in plain.decisions if d.kind == "round"}) == 1
 
 
 def test_a_run_that_ran_out_of_time_is_replayed_exactly(fitted):

@@ -17,8 +17,9 @@ import jax.random as jr
 from jaxtyping import Array, Float, Int, Key, PyTree
 
 from ..estimators import AbstractEstimator, Pathwise
-from ..families import AbstractFamily, AbstractFlow, LowRank
+from ..families import AbstractFamily, AbstractFlow, LowRank, can_embed
 from ..targets import Target
+from ..weights import Polynomial, Ridge, Stein, Uniform
 
 # Gradients of each candidate in each of its turns.
 REPEATS, TURNS = 24, 3
@@ -38,32 +39,54 @@ class Choice(NamedTuple):
 
 
 def cheapest(q: AbstractFamily) -> Pathwise:
-    """The estimator for the way: few quiet draws."""
-    wide = isinstance(q, AbstractFlow | LowRank)
-    sampler = "iid" if isinstance(q, LowRank) else "antithetic"
-    return Pathwise(sampler=sampler, entropy="stl", draws=10 if wide else 2)
+    """The estimator to begin with: as few quiet draws as lead anywhere.
+
+    A pair for families whose noise a pair takes away. Low-rank factors and couplings stay noisy with
+    few draws, and settle for worse solutions. Sticking the landing quiets a family that comes close to
+    the posterior; one that cannot hold a mean-field solution does not, and takes more draws instead.
+    """
+    if not isinstance(q, AbstractFlow | LowRank):
+        return Pathwise(sampler="antithetic", entropy="stl", draws=2)
+    close = can_embed(q)
+    draws, entropy = (32, "stl") if close else (64, "sampled")
+    spread = Pathwise(sampler="rqmc", entropy=entropy, draws=draws)
+    if spread.sampler.refuses(draws, q.base, q.base_dim) is None:
+        return spread
+    return Pathwise(sampler="antithetic", entropy=entropy, draws=draws)
 
 
-def candidates(q: AbstractFamily) -> dict[str, AbstractEstimator]:
+def candidates(q: AbstractFamily) -> dict[str, Pathwise]:
     """What auto chooses from, by name."""
     base = cheapest(q)
-    field: dict[str, AbstractEstimator] = {}
-    for factor in (1, 4):
-        draws = base.draws * factor
-        pair = Pathwise(sampler=base.sampler, entropy="stl", draws=draws)
-        field[name_of(pair)] = pair
-        spread = Pathwise(sampler="rqmc", entropy="stl", draws=draws)
-        if spread.sampler.refuses(draws, q.base, q.base_dim) is None:
-            field[name_of(spread)] = spread
-    return field
+    few, many = base.draws, 4 * base.draws
+    weights = Stein(Polynomial(1), Ridge(0.2), "leave-one-out")
+    field = [
+        base,
+        Pathwise(sampler=base.sampler, entropy="stl", draws=few),
+        Pathwise(sampler=base.sampler, entropy="sampled", draws=few),
+        Pathwise(sampler=base.sampler, entropy=base.entropy, draws=many),
+        Pathwise(sampler="rqmc", entropy="stl", draws=few),
+        Pathwise(sampler="rqmc", entropy="stl", draws=many),
+        Pathwise(weights=weights, entropy="stl", draws=many),
+    ]
+    allowed = (e for e in field if e.sampler.refuses(e.draws, q.base, q.base_dim) is None)
+    return {name_of(estimator): estimator for estimator in allowed}
 
 
 def name_of(estimator: AbstractEstimator) -> str:
     """A short name for the journal."""
     if not isinstance(estimator, Pathwise):
         return type(estimator).__name__
-    sampler = type(estimator.sampler).__name__.lower()
-    return f"{sampler} + {type(estimator.entropy).__name__} with {estimator.draws} draws"
+    parts = [estimator.sampler, estimator.entropy]
+    parts += [] if isinstance(estimator.weights, Uniform) else [estimator.weights]
+    parts += [] if estimator.surrogate is None else [estimator.surrogate]
+    return f"{' + '.join(type(part).__name__ for part in parts)} with {estimator.draws} draws"
+
+
+def burden(q: AbstractFamily, current: AbstractEstimator) -> float:
+    """Steps of the present estimator that a look at all candidates takes."""
+    draws = sum(estimator.draws_for(q) for estimator in candidates(q).values())
+    return REPEATS * TURNS * (1 + draws / current.draws_for(q))
 
 
 def choose(

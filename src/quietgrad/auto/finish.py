@@ -1,8 +1,11 @@
 """The finish: rounds of steps whose rate decays to nothing, each twice as long as the one before.
 
 A round ends quietly, so its last iterate is as good as its rate and length allow. The test on fresh
-draws decides: too little gained ends the fit; a loss is taken back and the rate halved.
+draws decides: too little gained ends the fit; a loss is taken back and the rate halved. Where longer
+strides may pay, a gain doubles the rate.
 """
+
+import math
 
 from ..results import Status
 from .run import Place, Run
@@ -14,9 +17,10 @@ END = 0.01
 
 def finish(run: Run, at: Place, rate: float, length: int, gain: float) -> tuple[Place, Status]:
     """Rounds until one gains less than `gain` nats, or a limit is reached."""
-    settings, probed, pace = run.settings, False, 0.0
+    settings, most = run.settings, run.most_rate(at.q, rate)
+    probed, pace, gained = False, 0.0, math.inf
     while True:
-        if not probed and run.probe_due(at.step):
+        if not probed and run.probe_due(at, pace, gained):
             at, dearer = run.quieter(at, rate)
             # As much time for a round as before: dearer steps are fewer.
             probed, length = True, max(settings.finish_steps, int(length / dearer))
@@ -26,6 +30,7 @@ def finish(run: Run, at: Place, rate: float, length: int, gain: float) -> tuple[
         step, pace = at.step + length, spent / length
         if not verdict.finite or verdict.answer < -2 * verdict.answer_error:
             kind, rate = "take back", rate / 2
+            most = rate
             at = at._replace(carry=at.carry._replace(params=at.answer), step=step)
         else:
             end_point = average if verdict.average > 0 else after.params
@@ -34,7 +39,7 @@ def finish(run: Run, at: Place, rate: float, length: int, gain: float) -> tuple[
             end = "stop" if gain <= settings.gain else "near enough"
             kind = end if gained < gain else "round"
             at = Place(at.job, after._replace(params=best), best, step)
-            length = 2 * length
+            length, rate = 2 * length, min(2 * rate, most)
         run.note(kind, step, at.job.estimator, rate, numbers(verdict))
         run.record(at, spent, verdict)
         if kind in ("stop", "near enough"):

@@ -11,24 +11,33 @@ from jaxtyping import Array, Key, PyTree
 
 from .._same import Recipe
 from ..estimators import AbstractEstimator
-from ..families import AbstractFamily, LowRank
+from ..families import AbstractFamily, AbstractFlow, LowRank
 from ..loop import Monitor
 from ..results import History
 from ..samplers import Antithetic
 from ..steps import Carry, Job, Keys, strong
 from ..targets import Target
-from .choose import Choice, candidates, cheapest, choose, name_of
+from .choose import Choice, burden, candidates, cheapest, choose, name_of
 from .journal import Decision
 from .optimizer import guarded_adam, usual_square
 from .windows import Rates, Verdict, compare, run_window
+
+# What rounds may raise a low-rank family's rate to.
+MOST_RATE = 0.2
+# Seconds that a look at other estimators may take, relative to those of the fit so far.
+PROBE_SHARE = 0.1
+# A round that gains this many times what is worth going on for is drifting.
+DRIFT = 2.0
 
 
 class AutoSettings(eqx.Module):
     """Rates, windows and limits; the defaults need no tuning by the user.
 
-    `rate` is Adam's on the way and `finish_rate` the first one of the finish (by default 0.02, for
-    low-rank families 0.05, whose factors take longer strides); `window` steps (for
-    minibatches `batch_window`) are the least between two tests; `gain` nats are worth going on for;
+    `rate` is Adam's on the way, `family_rate` that of families that cannot start from a mean-field
+    solution, and `finish_rate` the first one of the finish (by default 0.01 for flows, whose networks
+    do not survive bold steps, 0.05 for low-rank families, whose factors have far to go, and 0.02 for
+    others); `window` steps (for minibatches `batch_window`) are the least between two tests; `gain`
+    nats are worth going on for;
     `steps` and `seconds` bound the fit. With `by_clock` off, estimators are compared by gradient
     evaluations instead of seconds, and a fit can be repeated exactly. `climb=False` leaves out the
     climb at fixed draws that fits start with. After `probe_after` seconds of optimisation it is worth
@@ -36,7 +45,7 @@ class AutoSettings(eqx.Module):
     """
 
     rate: float = 0.1
-    family_rate: float = 0.02
+    family_rate: float = 0.01
     finish_rate: float | None = None
     window: int = 200
     batch_window: int = 500
@@ -110,7 +119,14 @@ class Run(eqx.Module):
         """The first rate of the finish."""
         if self.settings.finish_rate is not None:
             return self.settings.finish_rate
+        if isinstance(q, AbstractFlow):
+            return 0.01
         return 0.05 if isinstance(q, LowRank) else 0.02
+
+    def most_rate(self, q: AbstractFamily, rate: float) -> float:
+        """What successful rounds may raise the rate to: low-rank factors have far to go."""
+        low_rank = isinstance(q, LowRank) and self.settings.finish_rate is None
+        return max(rate, MOST_RATE) if low_rank else rate
 
     def place(self, q: AbstractFamily, step: int, *, key: Key[Array, ""]) -> Place:
         """The start of a stage at q."""
@@ -174,11 +190,20 @@ class Run(eqx.Module):
         self.warm_up(at)
         return at, found.cost
 
-    def probe_due(self, step: int) -> bool:
-        """Whether to look for another estimator: once the fit is long, or where the record changed."""
+    def probe_due(self, at: Place, pace: float, gained: float) -> bool:
+        """Whether to look for another estimator: in a long fit once noise is what is left, or where the
+        record changed.
+
+        As long as rounds gain much the fit drifts, and dearer steps would slow it down. A look must be
+        a small part of the fit at `pace` seconds a step.
+        """
         if self.replay:
-            return any(d.kind == "choose" and d.step == step for d in self.replay)
-        return self.fixed is None and self.seconds > self.settings.probe_after
+            return any(d.kind == "choose" and d.step == at.step for d in self.replay)
+        if self.fixed is not None or self.seconds < self.settings.probe_after:
+            return False
+        if gained > DRIFT * self.settings.gain:
+            return False
+        return pace * burden(at.q, at.job.estimator) < PROBE_SHARE * self.seconds
 
     def _again(self, at: Place) -> Choice:
         """What the recorded run chose at this step."""

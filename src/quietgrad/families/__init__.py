@@ -1,6 +1,6 @@
 """Variational families q(z; lambda): a transport of base draws, and what is known of it."""
 
-from .embed import embed
+from .embed import can_embed, embed
 from .family import AbstractFamily, HasEntropy, HasMoments, Invertible
 from .flow import AbstractFlow
 from .full_rank import FullRank
@@ -28,5 +28,6 @@ __all__ = [
     "LowRank",
     "MeanField",
     "RealNVP",
+    "can_embed",
     "embed",
 ]

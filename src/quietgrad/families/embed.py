@@ -17,6 +17,11 @@ from .real_nvp import AffineRealNVP, Coupling, Network
 FACTOR_NOISE = 0.05
 
 
+def can_embed(like: AbstractFamily) -> bool:
+    """Whether the family can come close to a mean-field solution."""
+    return isinstance(like, MeanField | FullRank | LowRank | AffineRealNVP)
+
+
 def embed(start: MeanField, like: AbstractFamily, *, key: Key[Array, ""]) -> AbstractFamily | None:
     """The member of `like`'s family closest to `start`; None if the family cannot come close.
 

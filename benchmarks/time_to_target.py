@@ -29,7 +29,7 @@ from quietgrad.samplers import Iid, Rqmc
 JUDGE_DRAWS, FINAL_DRAWS = 1024, 16384
 MARGIN = 1.0
 NEAR = 20.0
-EVALUATIONS = 60
+EVALUATIONS = 40
 # Seconds of optimisation that nobody may exceed.
 BUDGET = {
     "frisk": 4.0,
@@ -133,6 +133,7 @@ CANDIDATES: dict[str, Callable[[Start], qg.FitResult]] = {
     "quadcv-fast L=10": plain("quadcv-fast"),
     "zvcv-gd L=10": plain("zvcv-gd"),
     "auto without climb": automatic(climb=False),
+    "quiet, auto's rule": automatic(climb=False, estimator=qg.estimator("quiet")),
     "nocv L=10, auto's rule": automatic(climb=False, estimator=qg.estimator("nocv", draws=10)),
     "nocv L=10, auto's rule and start": automatic(estimator=qg.estimator("nocv", draws=10)),
     "nocv L=10": plain("nocv"),

@@ -19,6 +19,7 @@ import jax.random as jr
 
 from quietgrad.environment import environment
 
+REST = 0.2
 RESULTS = Path(__file__).parent / "results"
 
 
@@ -81,6 +82,9 @@ def interleave(
     times: dict[str, list[float]] = {name: [] for name in runs}
     for turn in range(rounds):
         for name, (run, carry) in runs.items():
+            # LAPACK's threads go on spinning for a while after the candidate that used them.
+            time.sleep(REST)
+            _time(run, carry, key, counts[name] // 5)
             spent = _time(run, carry, jr.fold_in(key, turn), counts[name])
             times[name].append(spent / counts[name])
     return {

@@ -149,13 +149,15 @@ def test_probing_changes_to_what_has_the_least_variance_times_cost(monkeypatch, 
 def test_looking_for_another_estimator_waits_until_it_is_cheap_and_noise_is_left(fitted):
     target, q, _ = fitted
     settings, history = run.AutoSettings(), History()
-    history.add(0, 10.0, {"elbo": 0.0})
+    history.add(0, 1e4, {"elbo": 0.0})
     fit = run.Run(target, settings, None, None, None, (), history, [], [])
     at = fit.place(q, 0, key=jr.key(0))
     drifting, level = 3 * settings.gain, settings.gain
     assert fit.probe_due(at, 1e-6, level)
     assert not fit.probe_due(at, 1e-6, drifting)
-    assert not fit.probe_due(at, 1.0, level)
+    assert not fit.probe_due(at, 1e3, level)
+    slow = eqx.tree_at(lambda r: r.compiling, fit, [1e3])
+    assert not slow.probe_due(at, 1e-6, level)
     young = eqx.tree_at(lambda r: r.history, fit, History())
     assert not young.probe_due(at, 1e-6, level)
 

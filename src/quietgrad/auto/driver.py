@@ -56,11 +56,11 @@ def fit_auto(
     key_start, key_way, key_embed, key_run, key_end = jr.split(key, 5)
     q, step, arrived = _start(run, q, key_start, key_way, key_embed)
     at = run.place(q, step, key=key_run)
-    rate = run.finish_rate(q)
+    rate, pace = run.finish_rate(q), 0.0
     if not arrived:
-        at, rate = go(run, at, settings.rate if isinstance(q, MeanField) else settings.family_rate)
+        at, rate, pace = go(run, at, run.way_rate(q))
     length = max(settings.finish_steps, (at.step - step) // 2)
-    at, status = finish(run, at, rate, length, settings.gain)
+    at, status = finish(run, at, rate, length, settings.gain, pace)
     q = at.q
     value, error = elbo_with_error(target, q, key=key_end)
     return FitResult(
@@ -92,7 +92,7 @@ def _start(
     if run.settings.climb:
         solution, step = _climb(run, simple, key_way)
     else:
-        at, _ = go(run, run.place(simple, 0, key=key_way), run.settings.rate)
+        at, *_ = go(run, run.place(simple, 0, key=key_way), run.settings.rate)
         solution, step = at.q, at.step
     if simple is q:
         return solution, step, True

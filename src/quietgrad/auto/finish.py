@@ -13,12 +13,16 @@ from .way import numbers
 
 # The rate a round ends with, relative to its first.
 END = 0.01
+# A short round that gains nothing proves little.
+LEAST_ROUNDS = 2
 
 
-def finish(run: Run, at: Place, rate: float, length: int, gain: float) -> tuple[Place, Status]:
-    """Rounds until one gains less than `gain` nats, or a limit is reached."""
+def finish(
+    run: Run, at: Place, rate: float, length: int, gain: float, pace: float = 0.0
+) -> tuple[Place, Status]:
+    """Rounds until one gains less than `gain` nats (two at least, but for a start), or a limit."""
     settings, most = run.settings, run.most_rate(at.q, rate)
-    probed, pace, gained = False, 0.0, math.inf
+    probed, gained, rounds = False, math.inf, 0
     while True:
         if not probed and run.probe_due(at, pace, gained):
             at, dearer = run.quieter(at, rate)
@@ -36,8 +40,9 @@ def finish(run: Run, at: Place, rate: float, length: int, gain: float) -> tuple[
             end_point = average if verdict.average > 0 else after.params
             best = end_point if verdict.answer > 0 else at.answer
             gained = verdict.answer + verdict.answer_error
-            end = "stop" if gain <= settings.gain else "near enough"
-            kind = end if gained < gain else "round"
+            rounds += 1
+            least, end = (LEAST_ROUNDS, "stop") if gain <= settings.gain else (1, "near enough")
+            kind = end if gained < gain and rounds >= least else "round"
             at = Place(at.job, after._replace(params=best), best, step)
             length, rate = 2 * length, min(2 * rate, most)
         run.note(kind, step, at.job.estimator, rate, numbers(verdict))

@@ -3,6 +3,9 @@
 import dataclasses
 from typing import Any
 
+# Kinds of decisions that only the finish takes.
+FINISH = ("round", "take back", "choose", "near enough", "stop")
+
 
 @dataclasses.dataclass(frozen=True)
 class Decision:

@@ -1,5 +1,6 @@
 """What the stages of an automatic fit share: the clock, the journal, and a window with its test."""
 
+import math
 import time
 from typing import NamedTuple
 
@@ -11,14 +12,14 @@ from jaxtyping import Array, Key, PyTree
 
 from .._same import Recipe
 from ..estimators import AbstractEstimator
-from ..families import AbstractFamily, AbstractFlow, LowRank
+from ..families import AbstractFamily, AbstractFlow, LowRank, MeanField
 from ..loop import Monitor
 from ..results import History
 from ..samplers import Antithetic
 from ..steps import Carry, Job, Keys, strong
 from ..targets import Target
 from .choose import Choice, burden, candidates, cheapest, choose, name_of
-from .journal import Decision
+from .journal import FINISH, Decision
 from .optimizer import guarded_adam, usual_square
 from .windows import Rates, Verdict, compare, run_window
 
@@ -26,6 +27,8 @@ from .windows import Rates, Verdict, compare, run_window
 MOST_RATE = 0.2
 # Seconds that a look at other estimators may take, relative to those of the fit so far.
 PROBE_SHARE = 0.1
+# The part of the steps and seconds that the way may take.
+WAY_SHARE = 0.6
 # A round that gains this many times what is worth going on for is drifting.
 DRIFT = 2.0
 
@@ -34,10 +37,11 @@ class AutoSettings(eqx.Module):
     """Rates, windows and limits; the defaults need no tuning by the user.
 
     `rate` is Adam's on the way, `family_rate` that of families that cannot start from a mean-field
-    solution, and `finish_rate` the first one of the finish (by default 0.01 for flows, whose networks
-    do not survive bold steps, 0.05 for low-rank families, whose factors have far to go, and 0.02 for
-    others); `window` steps (for minibatches `batch_window`) are the least between two tests; `gain`
-    nats are worth going on for;
+    solution (by default 0.06 / sqrt(dim): the more coordinates a network moves, the smaller), and
+    `finish_rate` the first one of the finish (by default 0.01 for flows, whose networks do not survive
+    bold steps, 0.05 for low-rank families, whose factors have far to go, and 0.02 for others). `window`
+    steps (for minibatches `batch_window`) are the least between two tests; `gain` nats are worth going
+    on for;
     `steps` and `seconds` bound the fit. With `by_clock` off, estimators are compared by gradient
     evaluations instead of seconds, and a fit can be repeated exactly. `climb=False` leaves out the
     climb at fixed draws that fits start with. After `probe_after` seconds of optimisation it is worth
@@ -45,7 +49,7 @@ class AutoSettings(eqx.Module):
     """
 
     rate: float = 0.1
-    family_rate: float = 0.01
+    family_rate: float | None = None
     finish_rate: float | None = None
     window: int = 200
     batch_window: int = 500
@@ -99,13 +103,22 @@ class Run(eqx.Module):
         limit = self.settings.seconds
         return step >= self.settings.steps or (limit is not None and self.seconds >= limit)
 
+    def late(self, step: int) -> bool:
+        """Whether what is left should go to the finish; in a replay, whether it went there."""
+        if self.replay:
+            return all(d.kind in FINISH for d in self.replay if d.step > step)
+        limit = self.settings.seconds
+        late = limit is not None and self.seconds >= WAY_SHARE * limit
+        return late or step >= WAY_SHARE * self.settings.steps
+
     def affordable(self, step: int, length: int, pace: float) -> int:
-        """As many steps as the time left allows at `pace` seconds each, at most `length`.
+        """As many steps as the limits leave at `pace` seconds each, at most `length`.
 
         In a replay, as many as were taken from here.
         """
         if self.replay:
             return next((d.step - step for d in self.replay if d.step > step), length)
+        length = max(1, min(length, self.settings.steps - step))
         if self.settings.seconds is None or pace <= 0:
             return length
         left = max(0.0, self.settings.seconds - self.seconds)
@@ -114,6 +127,12 @@ class Run(eqx.Module):
     def first(self, q: AbstractFamily) -> AbstractEstimator:
         """The estimator to begin with."""
         return cheapest(q) if self.fixed is None else self.fixed
+
+    def way_rate(self, q: AbstractFamily) -> float:
+        """The rate of the way."""
+        if isinstance(q, MeanField):
+            return self.settings.rate
+        return self.settings.family_rate or 0.06 / math.sqrt(q.dim)
 
     def finish_rate(self, q: AbstractFamily) -> float:
         """The first rate of the finish."""
@@ -194,8 +213,8 @@ class Run(eqx.Module):
         """Whether to look for another estimator: in a long fit once noise is what is left, or where the
         record changed.
 
-        As long as rounds gain much the fit drifts, and dearer steps would slow it down. A look must be
-        a small part of the fit at `pace` seconds a step.
+        As long as rounds gain much the fit drifts, and dearer steps would slow it down. A look with all
+        that it compiles must be a small part of the fit, at `pace` seconds a step.
         """
         if self.replay:
             return any(d.kind == "choose" and d.step == at.step for d in self.replay)
@@ -203,7 +222,10 @@ class Run(eqx.Module):
             return False
         if gained > DRIFT * self.settings.gain:
             return False
-        return pace * burden(at.q, at.job.estimator) < PROBE_SHARE * self.seconds
+        # A candidate compiles as long as a window does, more or less.
+        compiling = len(candidates(at.q)) * max(self.compiling, default=0.0)
+        look = pace * burden(at.q, at.job.estimator) + compiling
+        return look < PROBE_SHARE * self.seconds
 
     def _again(self, at: Place) -> Choice:
         """What the recorded run chose at this step."""

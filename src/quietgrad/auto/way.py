@@ -2,7 +2,8 @@
 
 At a window's end the test compares the window's average, its last iterate and the previous answer on the
 same fresh draws. If the average beats the last iterate, noise dominates and the way is at its end. If
-the window lost against the previous answer, go back and halve the rate.
+the window lost against the previous answer, go back and halve the rate. Some of the time is kept for the
+finish.
 """
 
 from .optimizer import guarded_adam
@@ -10,14 +11,16 @@ from .run import Place, Run
 from .windows import Verdict
 
 
-def go(run: Run, at: Place, rate: float) -> tuple[Place, float]:
-    """Windows from a start until the finish is worth it, and the rate to finish with."""
-    settings, begun = run.settings, at.step
+def go(run: Run, at: Place, rate: float) -> tuple[Place, float, float]:
+    """Windows from a start until the finish is worth it; the rate to finish with, and the seconds that
+    a step takes."""
+    settings, begun, pace = run.settings, at.step, 0.0
     floor = settings.window if run.batch_size is None else settings.batch_window
     while True:
         length = max(floor, int(settings.growth * (at.step - begun)))
+        length = run.affordable(at.step, length, pace)
         after, average, verdict, spent = run.window(at, length, rate, rate)
-        step, estimator = at.step + length, at.job.estimator
+        step, estimator, pace = at.step + length, at.job.estimator, spent / length
         kind = _verdict(run, verdict)
         if kind == "reset":
             rate = rate / 4
@@ -33,8 +36,8 @@ def go(run: Run, at: Place, rate: float) -> tuple[Place, float]:
             at = Place(at.job, after._replace(params=end), best, step)
         run.note(kind, step, estimator, rate, numbers(verdict))
         run.record(at, spent, verdict)
-        if kind in ("noise", "level") or run.over(step):
-            return at, rate
+        if kind in ("noise", "level") or run.late(step):
+            return at, rate, pace
 
 
 def _verdict(run: Run, verdict: Verdict) -> str:

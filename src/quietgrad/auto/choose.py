@@ -43,16 +43,15 @@ def cheapest(q: AbstractFamily) -> Pathwise:
 
     A pair for families whose noise a pair takes away. Low-rank factors and couplings stay noisy with
     few draws, and settle for worse solutions. Sticking the landing quiets a family that comes close to
-    the posterior; one that cannot hold a mean-field solution does not, and takes more draws instead.
+    the posterior, which one that cannot even hold a mean-field solution does not.
     """
     if not isinstance(q, AbstractFlow | LowRank):
         return Pathwise(sampler="antithetic", entropy="stl", draws=2)
-    close = can_embed(q)
-    draws, entropy = (32, "stl") if close else (64, "sampled")
-    spread = Pathwise(sampler="rqmc", entropy=entropy, draws=draws)
-    if spread.sampler.refuses(draws, q.base, q.base_dim) is None:
+    entropy = "stl" if can_embed(q) else "sampled"
+    spread = Pathwise(sampler="rqmc", entropy=entropy, draws=32)
+    if spread.sampler.refuses(spread.draws, q.base, q.base_dim) is None:
         return spread
-    return Pathwise(sampler="antithetic", entropy=entropy, draws=draws)
+    return Pathwise(sampler="antithetic", entropy=entropy, draws=32)
 
 
 def candidates(q: AbstractFamily) -> dict[str, Pathwise]:

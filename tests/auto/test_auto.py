@@ -12,7 +12,9 @@ import pytest
 
 import quietgrad as qg
 from quietgrad.auto import choose, run
+from quietgrad.auto import settings as settings_room
 from quietgrad.auto.optimizer import guarded_adam as make_rule
+from quietgrad.families import can_embed, embed
 from quietgrad.results import History
 
 
@@ -148,7 +150,7 @@ def test_probing_changes_to_what_has_the_least_variance_times_cost(monkeypatch, 
 
 def test_looking_for_another_estimator_waits_until_it_is_cheap_and_noise_is_left(fitted):
     target, q, _ = fitted
-    settings, history = run.AutoSettings(), History()
+    settings, history = settings_room.AutoSettings(), History()
     history.add(0, 1e4, {"elbo": 0.0})
     fit = run.Run(target, settings, None, None, None, (), history, [], [])
     at = fit.place(q, 0, key=jr.key(0))
@@ -166,7 +168,7 @@ def test_a_gain_lengthens_the_strides_of_low_rank_families_only(fitted):
     target, q, _ = fitted
     settings = {"method": "auto", "by_clock": False, "gain": -1e9, "steps": 4000, "key": jr.key(1)}
     low = qg.fit(target, qg.LowRank.init(3, rank=1, key=jr.key(3)), **settings)
-    assert max(d.rate for d in low.decisions if d.kind == "round") == run.MOST_RATE
+    assert max(d.rate for d in low.decisions if d.kind == "round") == settings_room.MOST_RATE
     plain = qg.fit(target, q, **settings)
     assert len({d.rate for d in plain.decisions if d.kind == "round"}) == 1
 
@@ -222,3 +224,9 @@ def test_unknown_settings_are_refused():
         qg.fit(target, q, method="auto", learning_rate=0.1, key=jr.key(0))
     with pytest.raises(ValueError, match=r"unknown method 'sda'.*saa"):
         qg.fit(target, q, method="sda", key=jr.key(0))
+
+
+@pytest.mark.parametrize("family", [qg.MeanField, qg.LowRank, qg.FullRank, qg.AffineRealNVP, qg.RealNVP])
+def test_what_can_embed_says_is_what_embed_does(family):
+    start, like = qg.MeanField.init(4, key=jr.key(0)), family.init(4, key=jr.key(1))
+    assert can_embed(like) == (embed(start, like, key=jr.key(2)) is not None)

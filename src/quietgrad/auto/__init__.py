@@ -3,7 +3,7 @@
 from .choose import cheapest
 from .driver import fit_auto
 from .journal import Decision
-from .run import AutoSettings
+from .settings import AutoSettings
 from .switching import Switching
 
 __all__ = ["AutoSettings", "Decision", "Switching", "cheapest", "fit_auto"]

@@ -17,9 +17,10 @@ import jax.random as jr
 from jaxtyping import Array, Float, Int, Key, PyTree
 
 from ..estimators import AbstractEstimator, Pathwise
+from ..estimators.presets import quiet_stein
 from ..families import AbstractFamily, AbstractFlow, LowRank, can_embed
 from ..targets import Target
-from ..weights import Polynomial, Ridge, Stein, Uniform
+from ..weights import Uniform
 
 # Gradients of each candidate in each of its turns.
 REPEATS, TURNS = 24, 3
@@ -58,7 +59,6 @@ def candidates(q: AbstractFamily) -> dict[str, Pathwise]:
     """What auto chooses from, by name."""
     base = cheapest(q)
     few, many = base.draws, 4 * base.draws
-    weights = Stein(Polynomial(1), Ridge(0.2), "leave-one-out")
     field = [
         base,
         Pathwise(sampler=base.sampler, entropy="stl", draws=few),
@@ -66,7 +66,7 @@ def candidates(q: AbstractFamily) -> dict[str, Pathwise]:
         Pathwise(sampler=base.sampler, entropy=base.entropy, draws=many),
         Pathwise(sampler="rqmc", entropy="stl", draws=few),
         Pathwise(sampler="rqmc", entropy="stl", draws=many),
-        Pathwise(weights=weights, entropy="stl", draws=many),
+        quiet_stein(draws=many),
     ]
     allowed = (e for e in field if e.sampler.refuses(e.draws, q.base, q.base_dim) is None)
     return {name_of(estimator): estimator for estimator in allowed}

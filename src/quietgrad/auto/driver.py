@@ -12,7 +12,7 @@ import jax.random as jr
 from jaxtyping import Array, Key
 
 from ..estimators import AbstractEstimator, resolve
-from ..families import AbstractFamily, MeanField, embed
+from ..families import AbstractFamily, MeanField, can_embed, embed
 from ..loop import Monitor
 from ..metrics import elbo_with_error
 from ..results import FitResult, History
@@ -21,7 +21,8 @@ from ..samplers import Antithetic
 from ..targets import Target
 from .finish import finish
 from .journal import Decision
-from .run import AutoSettings, Run
+from .run import Run
+from .settings import AutoSettings
 from .way import go
 
 # One number of draws: what fixed draws cannot see is left to the finish.
@@ -56,9 +57,9 @@ def fit_auto(
     key_start, key_way, key_embed, key_run, key_end = jr.split(key, 5)
     q, step, arrived = _start(run, q, key_start, key_way, key_embed)
     at = run.place(q, step, key=key_run)
-    rate, pace = run.finish_rate(q), 0.0
+    rate, pace = run.settings.first_rate(q), 0.0
     if not arrived:
-        at, rate, pace = go(run, at, run.way_rate(q))
+        at, rate, pace = go(run, at, run.settings.way_rate(q))
     length = max(settings.finish_steps, (at.step - step) // 2)
     at, status = finish(run, at, rate, length, settings.gain, pace)
     q = at.q
@@ -87,7 +88,7 @@ def _start(
 ) -> tuple[AbstractFamily, int, bool]:
     """Where the family's own stage starts, after how many steps, and whether that is near the answer."""
     simple = q if isinstance(q, MeanField) else MeanField.init(q.dim, key=key_start, base=q.base)
-    if embed(simple, q, key=key_embed) is None or not (run.settings.climb or simple is not q):
+    if not can_embed(q) or not (run.settings.climb or simple is not q):
         return q, 0, False
     if run.settings.climb:
         solution, step = _climb(run, simple, key_way)
@@ -99,13 +100,13 @@ def _start(
     if run.batch_size is not None:
         # Some rows led here; on with all of them while steps are cheap.
         at = run.place(solution, step, key=key_way)
-        at, _ = finish(run, at, run.finish_rate(solution), run.settings.finish_steps, COARSE)
+        at, _ = finish(run, at, run.settings.first_rate(solution), run.settings.finish_steps, COARSE)
         solution, step = at.q, at.step
     assert isinstance(solution, MeanField)
     start = embed(solution, q, key=key_embed)
     assert start is not None
     numbers = {"elbo": run.history["elbo"][-1], "family": type(q).__name__}
-    run.note("embed", step, run.first(start), run.finish_rate(start), numbers)
+    run.note("embed", step, run.first(start), run.settings.first_rate(start), numbers)
     return start, step, True
 
 
@@ -119,5 +120,5 @@ def _climb(run: Run, q: MeanField, key: Key[Array, ""]) -> tuple[MeanField, int]
     climbed = climb(target, q, settings, run.monitor, run.history, key=key)
     run.compiling.append(climbed.compile_seconds)
     numbers = {"elbo": run.history["elbo"][-1], "iterations": climbed.steps}
-    run.note("climb", climbed.steps, run.first(q), run.finish_rate(q), numbers)
+    run.note("climb", climbed.steps, run.first(q), run.settings.first_rate(q), numbers)
     return climbed.q, climbed.steps

@@ -21,7 +21,7 @@ def finish(
     run: Run, at: Place, rate: float, length: int, gain: float, pace: float = 0.0
 ) -> tuple[Place, Status]:
     """Rounds until one gains less than `gain` nats (two at least, but for a start), or a limit."""
-    settings, most = run.settings, run.most_rate(at.q, rate)
+    settings, most = run.settings, run.settings.most_rate(at.q, rate)
     probed, gained, rounds = False, math.inf, 0
     while True:
         if not probed and run.probe_due(at, pace, gained):

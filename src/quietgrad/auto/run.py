@@ -1,6 +1,5 @@
 """What the stages of an automatic fit share: the clock, the journal, and a window with its test."""
 
-import math
 import time
 from typing import NamedTuple
 
@@ -12,7 +11,7 @@ from jaxtyping import Array, Key, PyTree
 
 from .._same import Recipe
 from ..estimators import AbstractEstimator
-from ..families import AbstractFamily, AbstractFlow, LowRank, MeanField
+from ..families import AbstractFamily
 from ..loop import Monitor
 from ..results import History
 from ..samplers import Antithetic
@@ -21,47 +20,15 @@ from ..targets import Target
 from .choose import Choice, burden, candidates, cheapest, choose, name_of
 from .journal import FINISH, Decision
 from .optimizer import guarded_adam, usual_square
+from .settings import AutoSettings
 from .windows import Rates, Verdict, compare, run_window
 
-# What rounds may raise a low-rank family's rate to.
-MOST_RATE = 0.2
 # Seconds that a look at other estimators may take, relative to those of the fit so far.
 PROBE_SHARE = 0.1
 # The part of the steps and seconds that the way may take.
 WAY_SHARE = 0.6
 # A round that gains this many times what is worth going on for is drifting.
 DRIFT = 2.0
-
-
-class AutoSettings(eqx.Module):
-    """Rates, windows and limits; the defaults need no tuning by the user.
-
-    `rate` is Adam's on the way, `family_rate` that of families that cannot start from a mean-field
-    solution (by default 0.06 / sqrt(dim): the more coordinates a network moves, the smaller), and
-    `finish_rate` the first one of the finish (by default 0.01 for flows, whose networks do not survive
-    bold steps, 0.05 for low-rank families, whose factors have far to go, and 0.02 for others). `window`
-    steps (for minibatches `batch_window`) are the least between two tests; `gain` nats are worth going
-    on for;
-    `steps` and `seconds` bound the fit. With `by_clock` off, estimators are compared by gradient
-    evaluations instead of seconds, and a fit can be repeated exactly. `climb=False` leaves out the
-    climb at fixed draws that fits start with. After `probe_after` seconds of optimisation it is worth
-    looking for another estimator.
-    """
-
-    rate: float = 0.1
-    family_rate: float | None = None
-    finish_rate: float | None = None
-    window: int = 200
-    batch_window: int = 500
-    growth: float = 0.2
-    finish_steps: int = 500
-    gain: float = 0.5
-    check_draws: int = 64
-    steps: int = 200_000
-    seconds: float | None = None
-    by_clock: bool = True
-    climb: bool = True
-    probe_after: float = 2.0
 
 
 class Place(NamedTuple):
@@ -127,25 +94,6 @@ class Run(eqx.Module):
     def first(self, q: AbstractFamily) -> AbstractEstimator:
         """The estimator to begin with."""
         return cheapest(q) if self.fixed is None else self.fixed
-
-    def way_rate(self, q: AbstractFamily) -> float:
-        """The rate of the way."""
-        if isinstance(q, MeanField):
-            return self.settings.rate
-        return self.settings.family_rate or 0.06 / math.sqrt(q.dim)
-
-    def finish_rate(self, q: AbstractFamily) -> float:
-        """The first rate of the finish."""
-        if self.settings.finish_rate is not None:
-            return self.settings.finish_rate
-        if isinstance(q, AbstractFlow):
-            return 0.01
-        return 0.05 if isinstance(q, LowRank) else 0.02
-
-    def most_rate(self, q: AbstractFamily, rate: float) -> float:
-        """What successful rounds may raise the rate to: low-rank factors have far to go."""
-        low_rank = isinstance(q, LowRank) and self.settings.finish_rate is None
-        return max(rate, MOST_RATE) if low_rank else rate
 
     def place(self, q: AbstractFamily, step: int, *, key: Key[Array, ""]) -> Place:
         """The start of a stage at q."""

@@ -1,5 +1,6 @@
 """auto: the guarded optimiser, the decisions and their replay."""
 
+import dataclasses
 from typing import Any
 
 import equinox as eqx
@@ -167,10 +168,34 @@ def test_looking_for_another_estimator_waits_until_it_is_cheap_and_noise_is_left
 def test_a_gain_lengthens_the_strides_of_low_rank_families_only(fitted):
     target, q, _ = fitted
     settings = {"method": "auto", "by_clock": False, "gain": -1e9, "steps": 4000, "key": jr.key(1)}
-    low = qg.fit(target, qg.LowRank.init(3, rank=1, key=jr.key(3)), **settings)
+    low = qg.fit(target, qg.LowRank.init(3, rank=1, key=jr.key(3)), climb=False, **settings)
     assert max(d.rate for d in low.decisions if d.kind == "round") == settings_room.MOST_RATE
     plain = qg.fit(target, q, **settings)
     assert len({d.rate for d in plain.decisions if d.kind == "round"}) == 1
+
+
+def test_newton_steps_are_recorded_explained_and_replayed(fitted):
+    target, _, _ = fitted
+    q, settings = qg.FullRank.init(3, key=jr.key(3)), {"method": "auto", "key": jr.key(1)}
+    result = qg.fit(target, q, steps=2000, **settings)
+    kinds = [d.kind for d in result.decisions]
+    assert kinds[:3] == ["climb", "embed", "newton"]
+    taken = result.decisions[2]
+    assert f"{taken.numbers['iterations']} Newton steps" in result.explain()
+    assert taken.step == taken.numbers["iterations"] + result.decisions[1].step
+    again = qg.fit(target, q, replay=result.decisions, **settings)
+    np.testing.assert_array_equal(again.q.packed, result.q.packed)
+    none = dataclasses.replace(taken, numbers=taken.numbers | {"iterations": 0})
+    first = qg.fit(target, q, replay=(*result.decisions[:2], none), **settings)
+    assert first.decisions[2].numbers["iterations"] == 0 < taken.numbers["iterations"]
+
+
+def test_newton_steps_keep_the_limits(fitted):
+    target, _, _ = fitted
+    q = qg.FullRank.init(3, key=jr.key(3))
+    result = qg.fit(target, q, method="auto", seconds=1e-9, key=jr.key(1))
+    assert "newton" in [d.kind for d in result.decisions]
+    assert next(d for d in result.decisions if d.kind == "newton").numbers["iterations"] == 0
 
 
 def test_a_run_that_ran_out_of_time_is_replayed_exactly(fitted):

@@ -1,12 +1,13 @@
 """auto from start to end: the way to the neighbourhood of the answer, and a finish that decays.
 
 The way is a climb at fixed draws (L-BFGS; on some of the rows for minibatch fits) in the mean-field
-family, whose solution low-rank, full-rank and flow families take as their start. A family that cannot
-hold it, or a fit without the climb, goes the way by bold Adam steps. Every stage ends by a paired test
-on fresh draws, and every decision is recorded.
+family, whose solution low-rank, full-rank and flow families take as their start; Gaussians with
+correlations go on by Newton steps. A family that cannot hold it, or a fit without the climb, goes the
+way by bold Adam steps. Every stage ends by a paired test on fresh draws, and every decision is recorded.
 """
 
 import dataclasses
+import math
 
 import jax.random as jr
 from jaxtyping import Array, Key
@@ -17,6 +18,7 @@ from ..loop import Monitor
 from ..metrics import elbo_with_error
 from ..results import FitResult, History
 from ..saa.climb import SaaSettings, climb
+from ..saa.newton import MOST_ITERATIONS, newton, suits
 from ..samplers import Antithetic
 from ..targets import Target
 from .finish import finish
@@ -57,11 +59,12 @@ def fit_auto(
     key_start, key_way, key_embed, key_run, key_end = jr.split(key, 5)
     q, step, arrived = _start(run, q, key_start, key_way, key_embed)
     at = run.place(q, step, key=key_run)
-    rate, pace = run.settings.first_rate(q), 0.0
+    rates, pace = _rates(run, q), 0.0
     if not arrived:
         at, rate, pace = go(run, at, run.settings.way_rate(q))
+        rates = rate, rate
     length = max(settings.finish_steps, (at.step - step) // 2)
-    at, status = finish(run, at, rate, length, settings.gain, pace)
+    at, status = finish(run, at, rates, length, settings.gain, pace)
     q = at.q
     value, error = elbo_with_error(target, q, key=key_end)
     return FitResult(
@@ -100,17 +103,24 @@ def _start(
     if run.batch_size is not None:
         # Some rows led here; on with all of them while steps are cheap.
         at = run.place(solution, step, key=key_way)
-        at, _ = finish(run, at, run.settings.first_rate(solution), run.settings.finish_steps, COARSE)
+        at, _ = finish(run, at, _rates(run, solution), run.settings.finish_steps, COARSE)
         solution, step = at.q, at.step
     assert isinstance(solution, MeanField)
     start = embed(solution, q, key=key_embed)
     assert start is not None
     numbers = {"elbo": run.history["elbo"][-1], "family": type(q).__name__}
-    run.note("embed", step, run.first(start), run.settings.first_rate(start), numbers)
+    run.note("embed", step, run.first(start), _rates(run, start)[0], numbers)
+    if run.settings.climb and run.batch_size is None and suits(run.target, start):
+        start, step = _newton(run, start, step, jr.fold_in(key_embed, 1))
     return start, step, True
 
 
-def _climb(run: Run, q: MeanField, key: Key[Array, ""]) -> tuple[MeanField, int]:
+def _rates(run: Run, q: AbstractFamily) -> tuple[float, float]:
+    near = any(decision.kind == "newton" for decision in run.decisions)
+    return run.settings.finish_rates(q, near=near)
+
+
+def _climb(run: Run, q: MeanField, key: Key[Array, ""]) -> tuple[AbstractFamily, int]:
     too_wide = CLIMB.sampler.refuses(CLIMB.draws, q.base, q.base_dim)
     settings = CLIMB if too_wide is None else dataclasses.replace(CLIMB, sampler=Antithetic())
     target = run.target
@@ -120,5 +130,29 @@ def _climb(run: Run, q: MeanField, key: Key[Array, ""]) -> tuple[MeanField, int]
     climbed = climb(target, q, settings, run.monitor, run.history, key=key)
     run.compiling.append(climbed.compile_seconds)
     numbers = {"elbo": run.history["elbo"][-1], "iterations": climbed.steps}
-    run.note("climb", climbed.steps, run.first(q), run.settings.first_rate(q), numbers)
+    run.note("climb", climbed.steps, run.first(q), _rates(run, q)[0], numbers)
     return climbed.q, climbed.steps
+
+
+def _newton(run: Run, q: AbstractFamily, step: int, key: Key[Array, ""]) -> tuple[AbstractFamily, int]:
+    """Newton steps within the limits; in a replay, as many as were taken."""
+    taken = [d.numbers["iterations"] for d in run.replay if d.kind == "newton"]
+    most = taken[0] if taken else min(MOST_ITERATIONS, max(1, run.settings.steps - step))
+    seconds = math.inf
+    if run.settings.seconds is not None and not taken:
+        seconds = run.settings.seconds - run.seconds
+    found = newton(
+        run.target,
+        q,
+        run.monitor,
+        run.history,
+        first=step,
+        most_iterations=most,
+        seconds=seconds,
+        key=key,
+    )
+    run.compiling.append(found.compile_seconds)
+    numbers = {"elbo": run.history["elbo"][-1], "iterations": found.steps}
+    step += found.steps
+    run.note("newton", step, run.first(q), _rates(run, q)[0], numbers)
+    return found.q, step

@@ -18,10 +18,13 @@ LEAST_ROUNDS = 2
 
 
 def finish(
-    run: Run, at: Place, rate: float, length: int, gain: float, pace: float = 0.0
+    run: Run, at: Place, rates: tuple[float, float], length: int, gain: float, pace: float = 0.0
 ) -> tuple[Place, Status]:
-    """Rounds until one gains less than `gain` nats (two at least, but for a start), or a limit."""
-    settings, most = run.settings, run.settings.most_rate(at.q, rate)
+    """Rounds until one gains less than `gain` nats (two at least, but for a start), or a limit.
+
+    `rates` are the first one and the most that successful rounds may raise it to.
+    """
+    settings, (rate, most) = run.settings, rates
     probed, gained, rounds = False, math.inf, 0
     while True:
         if not probed and run.probe_due(at, pace, gained):

@@ -13,9 +13,9 @@ class Decision:
 
     `kind`: on the way "climb" (fixed draws), "go on", "noise" (it dominates), "level" (nothing gained),
     "roll back" (worse than before) or "reset" (non-finite); "embed" (a richer family starts from the
-    mean-field solution); in the finish "round", "take back", "choose" (another estimator), "near
-    enough" (for a start) or "stop"; in a run with the user's optimiser "drift", "stay" or "choose".
-    `numbers` holds what it was based on.
+    mean-field solution), "newton" (its correlations come from the target's curvature); in the finish
+    "round", "take back", "choose" (another estimator), "near enough" (for a start) or "stop"; in a run
+    with the user's optimiser "drift", "stay" or "choose". `numbers` holds what it was based on.
     """
 
     step: int
@@ -32,6 +32,8 @@ _WORDS = {
     "climb": "{iterations} L-BFGS iterations at fixed draws led to an ELBO of {elbo:.2f}, where fresh "
     "draws see no further gain; finish with stochastic steps",
     "embed": "the mean-field solution, ELBO {elbo:.2f}, becomes the start of {family}",
+    "newton": "{iterations} Newton steps on the target's average gradient and curvature led to an ELBO "
+    "of {elbo:.2f}",
     "go on": "{answer_gain:+.2f} ± {answer_error:.2f} nats since the last check, so the fit is still "
     "moving; keep the rate of {d.rate:.3g}",
     "noise": "the window's average beats its end by {average_gain:.2f} ± {average_error:.2f} nats, so "

@@ -16,7 +16,7 @@ class AutoSettings(eqx.Module):
     `rate` is Adam's on the way, `family_rate` that of families that cannot start from a mean-field
     solution (by default 0.06 / sqrt(dim): the more coordinates a network moves, the smaller), and
     `finish_rate` the first one of the finish (by default 0.01 for flows, whose networks do not survive
-    bold steps, 0.05 for low-rank families, whose factors have far to go, and 0.02 for others). `window`
+    bold steps, 0.05 for low-rank families without Newton steps, and 0.02 for others). `window`
     steps (for minibatches `batch_window`) are the least between two tests; `gain` nats are worth going
     on for; `steps` and `seconds` bound the fit. With `by_clock` off, estimators are compared by gradient
     evaluations instead of seconds, and a fit can be repeated exactly. `climb=False` leaves out the climb
@@ -45,16 +45,13 @@ class AutoSettings(eqx.Module):
             return self.rate
         return 0.06 / math.sqrt(q.dim) if self.family_rate is None else self.family_rate
 
-    def first_rate(self, q: AbstractFamily) -> float:
-        """The first rate of the finish."""
-        if self.finish_rate is not None:
-            return self.finish_rate
-        if isinstance(q, AbstractFlow):
-            return 0.01
-        return 0.05 if isinstance(q, LowRank) else 0.02
+    def finish_rates(self, q: AbstractFamily, *, near: bool) -> tuple[float, float]:
+        """The first rate of the finish, and what successful rounds may raise it to.
 
-    def most_rate(self, q: AbstractFamily, rate: float) -> float:
-        """What successful rounds may raise `rate` to: low-rank factors have far to go."""
-        if isinstance(q, LowRank) and self.finish_rate is None:
-            return max(rate, MOST_RATE)
-        return rate
+        Low-rank factors have far to go unless Newton steps brought them `near`.
+        """
+        if self.finish_rate is not None:
+            return self.finish_rate, self.finish_rate
+        if isinstance(q, AbstractFlow):
+            return 0.01, 0.01
+        return (0.05, MOST_RATE) if isinstance(q, LowRank) and not near else (0.02, 0.02)

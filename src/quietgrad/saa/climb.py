@@ -58,9 +58,9 @@ class SaaSettings(eqx.Module):
 
 
 class Climbed(NamedTuple):
-    """Where the climb ended, and how it went."""
+    """Where it ended, and how it went."""
 
-    q: MeanField
+    q: AbstractFamily
     steps: int
     compile_seconds: float
 

@@ -1,7 +1,8 @@
-"""From a family to its deterministic fit: climb in the mean-field family, embed, polish.
+"""From a family to its deterministic fit: climb in the mean-field family, embed, Newton steps, polish.
 
 Fixed draws overfit families with many parameters per draw, so low-rank, full-rank and flow families
-take the mean-field solution as a start and leave the rest to stochastic steps.
+take the mean-field solution as a start. Gaussians find their correlations by Newton steps on the
+expected quadratic; the rest is left to stochastic steps.
 """
 
 import jax.random as jr
@@ -18,6 +19,7 @@ from ..metrics import elbo_terms
 from ..results import FitResult, History, Status
 from ..targets import Target
 from .climb import Climbed, SaaSettings, climb, paired, value_of
+from .newton import newton, suits
 
 POLISH_STEPS, WIDE_POLISH_STEPS = 500, 3000
 FINAL_DRAWS = 2000
@@ -39,9 +41,16 @@ def fit_saa(
     start = q if isinstance(q, MeanField) else MeanField.init(q.dim, key=key_start, base=q.base)
     history = History()
     climbed = climb(target, start, settings, monitor, history, key=key_climb)
+    assert isinstance(climbed.q, MeanField)
     inside = embed(climbed.q, q, key=key_embed)
-    start = q if inside is None else inside
-    return _polish(target, start, climbed, history, settings, monitor, key=key_polish)
+    start, steps, compile_seconds = inside or q, climbed.steps, climbed.compile_seconds
+    if inside is not None and suits(target, inside):
+        key_newton = jr.fold_in(key_embed, 1)
+        found = newton(target, inside, monitor, history, first=steps, key=key_newton)
+        start = found.q
+        steps, compile_seconds = steps + found.steps, compile_seconds + found.compile_seconds
+    begun = Climbed(start, steps, compile_seconds)
+    return _polish(target, begun, history, settings, monitor, key=key_polish)
 
 
 def _check(settings: SaaSettings, q: AbstractFamily) -> None:
@@ -55,21 +64,20 @@ def _check(settings: SaaSettings, q: AbstractFamily) -> None:
 
 def _polish(
     target: Target,
-    q: AbstractFamily,
-    climbed: Climbed,
-    begun: History,
+    begun: Climbed,
+    history: History,
     settings: SaaSettings,
     monitor: Monitor | None,
     *,
     key: Key[Array, ""],
 ) -> FitResult:
     """Stochastic steps with a decaying rate; kept only if fresh draws do not prefer the start."""
-    steps = settings.polish_steps
+    q, steps = begun.q, settings.polish_steps
     if steps is None:
         steps = POLISH_STEPS if isinstance(q, MeanField) else WIDE_POLISH_STEPS
     e = q.base.sample((FINAL_DRAWS, q.base_dim), q.dtype, key=jr.fold_in(key, 1))
-    terms, history, state = elbo_terms(target, q, e), begun.arrays(), None
-    compile_seconds = climbed.compile_seconds
+    terms, columns, state = elbo_terms(target, q, e), history.arrays(), None
+    compile_seconds = begun.compile_seconds
     if steps:
         done = stochastic_fit(
             target,
@@ -83,7 +91,7 @@ def _polish(
             key=key,
         )
         compile_seconds, state = compile_seconds + done.compile_seconds, done.estimator_state
-        history = _joined(history, done.history)
+        columns = _joined(columns, done.history)
         polished = elbo_terms(target, done.q, e)
         if done.status is not Status.NON_FINITE and paired(polished, terms)[0] > 0:
             q, terms = done.q, polished
@@ -93,8 +101,8 @@ def _polish(
         elbo=value["elbo"],
         elbo_error=value["elbo_error"],
         status=Status.CONVERGED if np.isfinite(value["elbo"]) else Status.NON_FINITE,
-        steps=climbed.steps + steps,
-        history=history,
+        steps=begun.steps + steps,
+        history=columns,
         compile_seconds=compile_seconds,
         target=target,
         estimator=Quiet(),

@@ -1,0 +1,166 @@
+"""Newton's way to a Gaussian with correlations: fit the family to the target's expected quadratic.
+
+Around z0, the mean of q, the target is replaced by the quadratic that has its gradient g and its Hessian
+H on average over q. The ELBO of a quadratic is known in closed form,
+    g'm + m'Hm/2 + tr(H Cov)/2 + entropy,    m = E z - z0,
+so L-BFGS finds its best member of the family without drawing anything. A fixed point is a stationary
+point of the ELBO itself. Fresh draws give g and H each time; H is averaged over the iterations and g is
+shrunk alike, or their noise would go on for ever. Other fresh draws judge.
+"""
+
+import time
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import optax
+from jaxtyping import Array, Float, Int, Key, PyTree
+
+from ..families import AbstractFamily, HasEntropy, HasMoments, MeanField
+from ..loop import Monitor
+from ..metrics import elbo_terms
+from ..results import History
+from ..samplers import Antithetic, Rqmc
+from ..targets import Target
+from .climb import Climbed, paired, value_of
+
+# A dense Hessian, and as many of its products as there are dimensions, are for these at most.
+MOST_DIM = 1000
+# Products of the Hessian at a draw with a vector that an iteration may take: a first round of auto's
+# finish evaluates as many gradients.
+PRODUCTS = 16_000
+LEAST_DRAWS, MOST_DRAWS, CHECK_DRAWS = 16, 64, 128
+MOST_ITERATIONS, SOLVER_ITERATIONS, MEMORY = 12, 60, 20
+# An iteration that gains less than this many nats ends it.
+GAIN = 0.25
+
+
+def suits(target: Target, q: AbstractFamily) -> bool:
+    """Whether the family has correlations to find, and the target a Hessian that can be had."""
+    known = isinstance(q, HasMoments) and isinstance(q, HasEntropy)
+    if not known or isinstance(q, MeanField) or q.dim > MOST_DIM or not q.base.variance < float("inf"):
+        return False
+    try:
+        eqx.filter_eval_shape(_expansion, target, q, jnp.zeros((2, q.base_dim), q.dtype))
+    except (TypeError, ValueError, NotImplementedError):  # what JAX raises where no rule is known
+        return False
+    return True
+
+
+def newton(
+    target: Target,
+    q: AbstractFamily,
+    monitor: Monitor | None,
+    history: History,
+    *,
+    first: int = 0,
+    most_iterations: int = MOST_ITERATIONS,
+    seconds: float = float("inf"),
+    key: Key[Array, ""],
+) -> Climbed:
+    """Iterate until fresh draws see no gain, or a limit; the history is written to from step `first`."""
+    key_draws, key_check = jr.split(key)
+    judges = Antithetic().draw(None, q.base, (CHECK_DRAWS, q.base_dim), q.dtype, key=key_check)
+    sums = jnp.zeros((q.dim, q.dim), q.dtype)
+    began = time.perf_counter()
+    best_terms = elbo_terms(target, q, judges)
+    jax.block_until_ready(_iterate(target, q, sums, _number(1), _number(0), key_draws))
+    compile_seconds = time.perf_counter() - began
+
+    best, spent, done, gain = q, 0.0, 0, float("inf")
+    while done < most_iterations and spent < seconds and gain > GAIN:
+        began, done = time.perf_counter(), done + 1
+        q, sums = _iterate(target, q, sums, _number(done), _number(SOLVER_ITERATIONS), key_draws)
+        terms = elbo_terms(target, q, judges)
+        gain, _ = paired(terms, best_terms)
+        took = time.perf_counter() - began
+        spent += took
+        if gain > 0:
+            best, best_terms = q, terms
+        more = {} if monitor is None else monitor(best, None, first + done)
+        history.add(first + done, took, {**value_of(best_terms), **more})
+    return Climbed(best, done, compile_seconds)
+
+
+def _number(value: int) -> Int[Array, ""]:
+    return jnp.asarray(value, jnp.int32)
+
+
+@eqx.filter_jit
+def _iterate(
+    target: Target,
+    q: AbstractFamily,
+    sums: Float[Array, "dim dim"],
+    count: Int[Array, ""],
+    iterations: Int[Array, ""],
+    key: Key[Array, ""],
+) -> tuple[AbstractFamily, Float[Array, "dim dim"]]:
+    """The `count`-th step, and the sum of the Hessians so far."""
+    gradient, hessian = _expansion(target, q, _draws(q, jr.fold_in(key, count)))
+    sums, weight = sums + hessian, 1 / count.astype(sums.dtype)
+    return _solve(q, weight * gradient, weight * sums, iterations), sums
+
+
+def _draws(q: AbstractFamily, key: Key[Array, ""]) -> Float[Array, "draws base"]:
+    """Spread pairs; fewer where products with the Hessian are many."""
+    pairs = max(LEAST_DRAWS, min(MOST_DRAWS, PRODUCTS // q.dim)) // 2
+    sampler, shape = Antithetic(Rqmc()), (2 * pairs, q.base_dim)
+    if sampler.refuses(2 * pairs, q.base, q.base_dim) is not None:
+        sampler = Antithetic()
+    return sampler.draw(sampler.init(*shape), q.base, shape, q.dtype, key=key)
+
+
+def _expansion(
+    target: Target, q: AbstractFamily, e: Float[Array, "draws base"]
+) -> tuple[Float[Array, " dim"], Float[Array, "dim dim"]]:
+    """Gradient and Hessian of the log density, averaged over the draws."""
+
+    def slope(z: Float[Array, "draws dim"]) -> Float[Array, " dim"]:
+        return jnp.mean(jax.vmap(jax.grad(target.log_density))(z), axis=0)
+
+    z = jax.vmap(q.transport)(e)
+    gradient, push = jax.linearize(slope, z)
+    hessian = jax.lax.map(lambda v: push(jnp.broadcast_to(v, z.shape)), jnp.eye(q.dim, dtype=z.dtype))
+    return gradient, (hessian + hessian.T) / 2
+
+
+def _solve(
+    q: AbstractFamily,
+    gradient: Float[Array, " dim"],
+    hessian: Float[Array, "dim dim"],
+    iterations: Int[Array, ""],
+) -> AbstractFamily:
+    """The member of the family that the quadratic around the mean of `q` suits best."""
+    assert isinstance(q, HasMoments)
+    params, static = eqx.partition(q, eqx.is_inexact_array)
+    center = q.mean()
+
+    def loss(params: PyTree) -> Float[Array, ""]:
+        return -quadratic_elbo(eqx.combine(params, static), center, gradient, hessian)
+
+    rule = optax.lbfgs(memory_size=MEMORY)
+    value_and_grad = optax.value_and_grad_from_state(loss)
+
+    def iterate(_: Int[Array, ""], at: tuple[PyTree, PyTree]) -> tuple[PyTree, PyTree]:
+        params, state = at
+        value, grad = value_and_grad(params, state=state)
+        updates, state = rule.update(grad, state, params, value=value, grad=grad, value_fn=loss)
+        return optax.apply_updates(params, updates), state
+
+    params, _ = jax.lax.fori_loop(0, iterations, iterate, (params, rule.init(params)))
+    return eqx.combine(params, static)
+
+
+def quadratic_elbo(
+    q: AbstractFamily,
+    center: Float[Array, " dim"],
+    gradient: Float[Array, " dim"],
+    hessian: Float[Array, "dim dim"],
+) -> Float[Array, ""]:
+    """The ELBO of g'(z - z0) + (z - z0)'H(z - z0)/2."""
+    assert isinstance(q, HasMoments)
+    assert isinstance(q, HasEntropy)
+    m = q.mean() - center
+    spread = jnp.trace(q.covariance_matmul(hessian))
+    return gradient @ m + 0.5 * (m @ hessian @ m + spread) + q.entropy()

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
-from oracles import assert_mean
+from oracles import assert_mean, assert_same
 from subjects import family
 
 import quietgrad as qg
@@ -88,6 +88,19 @@ def test_the_fixed_point_is_stationary_for_the_elbo(key):
     # Against the gradient one standard deviation away, which is of order one.
     scale = jnp.sqrt(more.q.variance())
     assert norm(more.q.loc) < 0.15 * norm(more.q.loc + scale)
+
+
+def test_draws_in_parts_are_the_draws_at_once(monkeypatch, key):
+    x = jr.normal(key, (50, DIM))
+    target = qg.Target(lambda z: -0.5 * jnp.sum(z**2), lambda z, x: -jnp.exp(0.3 * x @ z), x, dim=DIM)
+    q = qg.FullRank.init(DIM, key=jr.key(0))
+    e = q.base.sample((12, DIM), q.dtype, key=key)
+    whole = room._expansion(target, q, e)
+    monkeypatch.setattr(room, "LIKELIHOODS", 5 * 50)
+    assert room._at_once(target, 12) == 4
+    assert_same(room._expansion(target, q, e), whole, operations=100)
+    literal = jnp.mean(jax.vmap(jax.hessian(target.log_density))(jax.vmap(q.transport)(e)), axis=0)
+    assert_same(whole[1], literal, operations=100)
 
 
 def test_iterates_that_lose_are_not_kept(key):

@@ -17,46 +17,59 @@ app = cyclopts.App(
 
 @app.command
 def fit(
-    task: str,
+    model: str,
     *,
+    method: str = "auto",
     family: str = "mean-field",
-    estimator: str = "stl",
+    estimator: str | None = None,
     draws: int | None = None,
-    steps: int = 5000,
+    steps: int | None = None,
+    seconds: float | None = None,
     learning_rate: float | None = None,
+    batch_size: int | None = None,
     seed: int = 0,
     json: Annotated[Path | None, cyclopts.Parameter(name="--json")] = None,
 ) -> int:
-    """Fit a variational family to one of the built-in tasks and print what was reached.
+    """Fit a variational family to a model and print what was reached, and how.
 
     Parameters
     ----------
-    task
-        A name from `quietgrad list`.
+    model
+        A name from `quietgrad list`, or a Python file and the name of a target in it:
+        my_model.py:target.
+    method
+        auto chooses step size, start, estimator and end; sgd takes Adam steps; saa fixes its draws.
     family
         The variational family.
     estimator
-        The gradient estimator.
+        The gradient estimator: for auto, one to keep; for sgd, stl if left out.
     draws
-        Draws per step; the estimator's own default if left out.
+        The estimator's draws per step; its own default if left out.
     steps
-        Optimisation steps.
+        Optimisation steps: for auto, the most; for sgd, 5000 if left out.
+    seconds
+        Seconds of optimisation at most.
     learning_rate
-        Adam's step size; the paper's for this task and family if left out.
+        Adam's step size (sgd); the paper's for a task and family, else 0.01.
+    batch_size
+        Rows a step; all rows, or the task's own choice, if left out.
     seed
         Seed of the initial point, the draws and the minibatches.
     json
         Also write the result and its history to this file.
     """
-    from .commands.fit import fit_task
+    from .commands.fit import fit_command
 
-    return fit_task(
-        task,
+    return fit_command(
+        model,
+        method=method,
         family=family,
         estimator=estimator,
         draws=draws,
         steps=steps,
+        seconds=seconds,
         learning_rate=learning_rate,
+        batch_size=batch_size,
         seed=seed,
         json_path=json,
     )

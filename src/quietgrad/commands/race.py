@@ -1,21 +1,18 @@
 """`quietgrad race`: a user's model, or a built-in task, on the track."""
 
-import importlib.util
 import json
-import sys
 from pathlib import Path
-from typing import Any
 
 import jax.random as jr
 from rich.console import Console
 from rich.table import Table
 
-from .. import tasks
 from .._checks import lookup
+from ..compiled import keep_compiled
 from ..environment import environment
 from ..families import REGISTRY as FAMILIES
 from ..racing import RaceResult, race
-from ..targets import Target
+from .models import load_model
 
 FORMAT = 1
 
@@ -35,18 +32,13 @@ def race_command(
     """Run the race, print it, and write what was asked for."""
     if (model is None) == (task is None):
         raise ValueError("name a model (my_model.py:target) or a built-in --task, not both")
-    if task is not None:
-        loaded = tasks.load(task)
-        target, title = loaded.train, loaded.title
-        batch_size = loaded.batch_size if batch_size is None else batch_size
-    else:
-        assert model is not None
-        target, title = load_target(model), model
-    if target.dim is None:
-        raise ValueError("the target does not say its dim: make it with dim=... or example=...")
+    keep_compiled()
+    found = load_model(str(model or task), only_task=task is not None)
+    target, title = found.target, found.title
+    batch_size = found.batch_size if batch_size is None else batch_size
     make_family = lookup(FAMILIES, family, "family")
     key_start, key_race = jr.split(jr.key(seed))
-    q = make_family.init(target.dim, key=key_start)
+    q = make_family.init(found.dim, key=key_start)
     result = race(
         target,
         q,
@@ -73,39 +65,6 @@ def race_command(
     if plot_path is not None:
         _plot(plot_path, title, result)
     return 0
-
-
-def load_target(place: str) -> Target:
-    """The target named by `file.py:name`: a target, or a function that makes one."""
-    file, _, name = place.rpartition(":")
-    path = Path(file)
-    if not file or not name or not path.is_file():
-        raise ValueError(
-            f"{place!r} does not name a target: give a Python file and a name in it, "
-            "as in my_model.py:target"
-        )
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.path.insert(0, str(path.resolve().parent))
-    try:
-        spec.loader.exec_module(module)
-    finally:
-        sys.path.pop(0)
-    if not hasattr(module, name):
-        names = [n for n, value in vars(module).items() if isinstance(value, Target)]
-        found = f"; targets there: {', '.join(names)}" if names else ""
-        raise ValueError(f"{path.name} has no {name!r}{found}")
-    found_value: Any = getattr(module, name)
-    if callable(found_value) and not isinstance(found_value, Target):
-        found_value = found_value()
-    if not isinstance(found_value, Target):
-        raise TypeError(
-            f"{place} is a {type(found_value).__name__}; make it a quietgrad.Target, for example "
-            "quietgrad.Target.from_logdensity(fn, dim=5)"
-        )
-    return found_value
 
 
 def _print(title: str, family: str, result: RaceResult) -> None:

@@ -9,6 +9,7 @@ shrunk alike, or their noise would go on for ever. Other fresh draws judge.
 """
 
 import time
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -32,6 +33,8 @@ MOST_DIM = 1000
 PRODUCTS = 16_000
 LEAST_DRAWS, MOST_DRAWS, CHECK_DRAWS = 16, 64, 128
 MOST_ITERATIONS, SOLVER_ITERATIONS, MEMORY = 12, 60, 20
+# Likelihood values (draws x rows) whose linearisation is held at once.
+LIKELIHOODS = 2**20
 # An iteration that gains less than this many nats ends it.
 GAIN = 0.25
 
@@ -114,15 +117,27 @@ def _draws(q: AbstractFamily, key: Key[Array, ""]) -> Float[Array, "draws base"]
 def _expansion(
     target: Target, q: AbstractFamily, e: Float[Array, "draws base"]
 ) -> tuple[Float[Array, " dim"], Float[Array, "dim dim"]]:
-    """Gradient and Hessian of the log density, averaged over the draws."""
+    """Gradient and Hessian of the log density, averaged over the draws; some of them at a time."""
+    basis = jnp.eye(q.dim, dtype=q.dtype)
 
-    def slope(z: Float[Array, "draws dim"]) -> Float[Array, " dim"]:
-        return jnp.mean(jax.vmap(jax.grad(target.log_density))(z), axis=0)
+    def slope(z: Float[Array, "some dim"]) -> Float[Array, " dim"]:
+        return jnp.sum(jax.vmap(jax.grad(target.log_density))(z), axis=0)
 
-    z = jax.vmap(q.transport)(e)
-    gradient, push = jax.linearize(slope, z)
-    hessian = jax.lax.map(lambda v: push(jnp.broadcast_to(v, z.shape)), jnp.eye(q.dim, dtype=z.dtype))
-    return gradient, (hessian + hessian.T) / 2
+    def add(sums: tuple[Array, Array], e: Float[Array, "some base"]) -> tuple[Any, None]:
+        z = jax.vmap(q.transport)(e)
+        gradient, push = jax.linearize(slope, z)
+        hessian = jax.lax.map(lambda v: push(jnp.broadcast_to(v, z.shape)), basis)
+        return (sums[0] + gradient, sums[1] + hessian), None
+
+    parts = e.reshape(-1, _at_once(target, e.shape[0]), q.base_dim)
+    (gradient, hessian), _ = jax.lax.scan(add, (jnp.zeros_like(basis[0]), jnp.zeros_like(basis)), parts)
+    return gradient / e.shape[0], (hessian + hessian.T) / (2 * e.shape[0])
+
+
+def _at_once(target: Target, draws: int) -> int:
+    """A divisor of the draws such that rows times draws stay bounded."""
+    most = max(1, LIKELIHOODS // max(1, target.rows))
+    return next(n for n in range(min(draws, most), 0, -1) if draws % n == 0)
 
 
 def _solve(

@@ -55,7 +55,7 @@ def run(jobs: Sequence[Job], store: Store, listener: Listener, address: str | No
 def run_on_worker(values: Mapping[str, Any], root: str) -> str:
     """Run one job on the worker that this is called on, and store its cell; the cell's status."""
     _pin_threads()
-    from ..compiled import keep_compiled
+    from ...compiled import keep_compiled
     from ..locks import host_lock
     from ..run_cell import here, run_cell
 

@@ -29,7 +29,7 @@ def _listen(lines: TextIO, requests: "queue.SimpleQueue[str]") -> None:
 
 
 def _do(request: dict) -> str:
-    from ..compiled import keep_compiled
+    from ...compiled import keep_compiled
     from ..jobs import Job
     from ..rehearsal import rehearse
     from ..run_cell import run_cell

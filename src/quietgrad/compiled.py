@@ -1,11 +1,11 @@
-"""Compiled programs kept on disk between processes: a resumed or repeated study starts at once."""
+"""Compiled programs kept on disk between processes: what was run before starts at once."""
 
 import contextlib
 import platform
 
 import jax
 
-from ..datasets.files import cache_folder
+from .datasets.files import cache_folder
 
 
 def keep_compiled() -> None:

@@ -80,8 +80,12 @@ def interleave(
         trial = _time(run, carry, key, 50) / 50
         counts[name] = max(20, int(seconds / trial))
     times: dict[str, list[float]] = {name: [] for name in runs}
+    names = list(runs)
     for turn in range(rounds):
-        for name, (run, carry) in runs.items():
+        # Who comes first changes, so that no one has the better place in all rounds.
+        first = turn % len(names)
+        for name in names[first:] + names[:first]:
+            run, carry = runs[name]
             # LAPACK's threads go on spinning for a while after the candidate that used them.
             time.sleep(REST)
             _time(run, carry, key, counts[name] // 5)

@@ -1,6 +1,8 @@
 """Settings of every test: double precision, no silent broadcasting, and a key that never changes."""
 
+import gc
 import os
+from pathlib import Path
 
 # Tests compile much and run little, and these make compiling about four times faster. XLA stops at
 # flags it does not know: should a new jax have dropped one, drop it here.
@@ -19,3 +21,18 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 def key(request):
     """A fixed seed folded with the test's name: the same on every run, different in every test."""
     return key_of(request.node.nodeid)
+
+
+# A process may hold some 65,000 memory maps (vm.max_map_count). Every compiled program takes several,
+# and XLA crashes at the limit.
+MOST_MAPS = 25_000
+MAPS = Path("/proc/self/maps")
+
+
+@pytest.fixture(autouse=True)
+def few_programs():
+    """Forget compiled programs before they are too many for one process."""
+    yield
+    if MAPS.exists() and MAPS.read_bytes().count(b"\n") > MOST_MAPS:
+        jax.clear_caches()
+        gc.collect()

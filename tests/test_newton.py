@@ -15,6 +15,7 @@ from quietgrad.saa import newton as room
 from quietgrad.saa.newton import newton, quadratic_elbo, suits
 
 DIM = 4
+FAMILIES = {qg.MeanField: False, qg.LowRank: True, qg.FullRank: True, qg.AffineRealNVP: False}
 
 
 def precision(key, rank):
@@ -146,6 +147,3 @@ def test_whom_they_suit(monkeypatch):
     assert not suits(target, heavy)
     monkeypatch.setattr(room, "MOST_DIM", DIM - 1)
     assert not suits(target, q)
-
-
-FAMILIES = {qg.MeanField: False, qg.LowRank: True, qg.FullRank: True, qg.AffineRealNVP: False}

@@ -35,9 +35,9 @@ class Model(NamedTuple):
         return LEARNING_RATE if self.task is None else self.task.learning_rate(family)
 
 
-def load_model(name: str, *, only_task: bool = False) -> Model:
+def load_model(name: str) -> Model:
     """The task of that name, or the target that `file.py:name` names."""
-    if only_task or (":" not in name and not name.endswith(".py")):
+    if ":" not in name and not name.endswith(".py"):
         task = tasks.load(name)
         return Model(task.train, task.title, task)
     return Model(load_target(name), name, None)

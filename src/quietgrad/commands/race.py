@@ -30,10 +30,11 @@ def race_command(
     plot_path: Path | None,
 ) -> int:
     """Run the race, print it, and write what was asked for."""
-    if (model is None) == (task is None):
+    name = model if task is None else task
+    if name is None or None not in (model, task):
         raise ValueError("name a model (my_model.py:target) or a built-in --task, not both")
     keep_compiled()
-    found = load_model(str(model or task), only_task=task is not None)
+    found = load_model(name)
     target, title = found.target, found.title
     batch_size = found.batch_size if batch_size is None else batch_size
     make_family = lookup(FAMILIES, family, "family")

@@ -15,7 +15,6 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-import optax
 from jaxtyping import Array, Float, Int, Key, PyTree
 
 from .._checks import part
@@ -26,8 +25,8 @@ from ..metrics import elbo_terms
 from ..results import History
 from ..samplers import REGISTRY as SAMPLERS
 from ..samplers import AbstractSampler, Antithetic, Rqmc
-from ..steps import strong
 from ..targets import Target
+from .lbfgs import Lbfgs, begin, descend
 
 MEMORY = 50
 PIECE = 10
@@ -63,11 +62,6 @@ class Climbed(NamedTuple):
     q: AbstractFamily
     steps: int
     compile_seconds: float
-
-
-class _Climb(NamedTuple):
-    params: PyTree
-    optimizer: PyTree
 
 
 class _Fixed(eqx.Module):
@@ -183,31 +177,17 @@ def _family(params: PyTree, fixed: _Fixed) -> AbstractFamily:
 
 
 @eqx.filter_jit
-def _begin(params: PyTree) -> _Climb:
-    return strong(_Climb(params, optax.lbfgs(memory_size=MEMORY).init(params)))
+def _begin(params: PyTree) -> Lbfgs:
+    return begin(params, MEMORY)
 
 
 @eqx.filter_jit
 def _piece(
-    fixed: _Fixed, climb: _Climb, count: Int[Array, ""], iterations: Int[Array, ""]
-) -> tuple[_Climb, Float[Array, " draws"]]:
-    """L-BFGS iterations, and what the judges say; a step to non-finite parameters is not taken."""
-    optimizer = optax.lbfgs(memory_size=MEMORY)
-    loss = _objective(fixed, count)
-    value_and_grad = optax.value_and_grad_from_state(loss)
-
-    def iterate(_: Int[Array, ""], climb: _Climb) -> _Climb:
-        value, grad = value_and_grad(climb.params, state=climb.optimizer)
-        updates, state = optimizer.update(
-            grad, climb.optimizer, climb.params, value=value, grad=grad, value_fn=loss
-        )
-        params = optax.apply_updates(climb.params, updates)
-        after = _Climb(params, state)
-        finite = jnp.all(jnp.stack([jnp.all(jnp.isfinite(x)) for x in jax.tree.leaves(params)]))
-        return jax.tree.map(lambda new, old: jnp.where(finite, new, old), after, climb)
-
-    climb = jax.lax.fori_loop(0, iterations, iterate, climb)
-    return climb, _terms(fixed, climb.params)
+    fixed: _Fixed, at: Lbfgs, count: Int[Array, ""], iterations: Int[Array, ""]
+) -> tuple[Lbfgs, Float[Array, " draws"]]:
+    """L-BFGS iterations, and what the judges say."""
+    at = descend(_objective(fixed, count), at, iterations, MEMORY)
+    return at, _terms(fixed, at.params)
 
 
 def _numbers(*values: int) -> tuple[Array, ...]:

@@ -15,7 +15,6 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
-import optax
 from jaxtyping import Array, Float, Int, Key, PyTree
 
 from ..families import AbstractFamily, HasEntropy, HasMoments, MeanField
@@ -25,6 +24,7 @@ from ..results import History
 from ..samplers import Antithetic, Rqmc
 from ..targets import Target
 from .climb import Climbed, paired, value_of
+from .lbfgs import begin, descend
 
 # A dense Hessian, and as many of its products as there are dimensions, are for these at most.
 MOST_DIM = 1000
@@ -154,17 +154,7 @@ def _solve(
     def loss(params: PyTree) -> Float[Array, ""]:
         return -quadratic_elbo(eqx.combine(params, static), center, gradient, hessian)
 
-    rule = optax.lbfgs(memory_size=MEMORY)
-    value_and_grad = optax.value_and_grad_from_state(loss)
-
-    def iterate(_: Int[Array, ""], at: tuple[PyTree, PyTree]) -> tuple[PyTree, PyTree]:
-        params, state = at
-        value, grad = value_and_grad(params, state=state)
-        updates, state = rule.update(grad, state, params, value=value, grad=grad, value_fn=loss)
-        return optax.apply_updates(params, updates), state
-
-    params, _ = jax.lax.fori_loop(0, iterations, iterate, (params, rule.init(params)))
-    return eqx.combine(params, static)
+    return eqx.combine(descend(loss, begin(params, MEMORY), iterations, MEMORY).params, static)
 
 
 def quadratic_elbo(

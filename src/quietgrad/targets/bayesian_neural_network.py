@@ -38,9 +38,13 @@ class BayesianNeuralNetwork(eqx.Module):
 
     def predict(self, z: Float[Array, " dim"], x: Float[Array, "rows inputs"]) -> Float[Array, " rows"]:
         """The network's output for each row of `x`."""
-        first, bias, second, last = jnp.split(z[2:], self._cuts)
-        hidden = jax.nn.relu(x @ first.reshape(self.inputs, self.hidden) + bias[None])
-        return hidden @ second + last[0]
+        # Faster: b1 as one more row of W1, met by a column of ones, and rows of data along the last
+        # axis, so that the gradients of all draws are one product and nothing is transposed.
+        first, second, last = jnp.split(z[2:], self._cuts)
+        ones = jnp.ones((x.shape[0], 1), x.dtype)
+        weights = first.reshape(self.inputs + 1, self.hidden)
+        hidden = jax.nn.relu(weights.T @ jnp.concatenate([x, ones], axis=1).T)
+        return second @ hidden + last[0]
 
     def target(self, x: Float[Array, "rows inputs"], y: Float[Array, " rows"]) -> Target:
         """The posterior given inputs `x` and responses `y`."""
@@ -48,5 +52,5 @@ class BayesianNeuralNetwork(eqx.Module):
 
     @property
     def _cuts(self) -> list[int]:
-        weights = self.inputs * self.hidden
-        return [weights, weights + self.hidden, weights + 2 * self.hidden]
+        first = (self.inputs + 1) * self.hidden
+        return [first, first + self.hidden]

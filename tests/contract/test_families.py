@@ -146,6 +146,29 @@ def test_moments_are_those_of_an_affine_map(case):
 
 
 @cases(needs=HasMoments, largest=SMALL)
+def test_covariance_trace_is_that_of_the_product(case):
+    """tr(B Cov z) with its first and second derivatives, which have rules of their own."""
+    q = family(*case)
+    root = np.random.default_rng(1).normal(size=(q.dim, q.dim))
+    matrix = jnp.asarray(root + root.T)
+    params, static = eqx.partition(q, eqx.is_inexact_array)
+
+    def fast(params):
+        q = eqx.combine(params, static)
+        return q.covariance_trace(lambda rows: rows @ matrix, jnp.diagonal(matrix))
+
+    def literal(params):
+        return jnp.trace(eqx.combine(params, static).covariance_matmul(matrix))
+
+    def derivatives(function):
+        gradient, push = jax.linearize(jax.grad(function), params)
+        return function(params), gradient, push(params)
+
+    found, expected = jax.jit(lambda: (derivatives(fast), derivatives(literal)))()
+    assert_same(found, expected, operations=operations(case) * q.dim)
+
+
+@cases(needs=HasMoments, largest=SMALL)
 def test_path_metrics_are_squared_jacobians_in_the_parameters(case):
     """Block by block, and together; rows of each Jacobian are orthogonal."""
     facts, q = facts_of(case), family(*case)

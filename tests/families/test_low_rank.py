@@ -21,7 +21,7 @@ def std(request):
 def single(std):
     """Parameters that are exact in single precision."""
     noise = np.random.default_rng(0)
-    loc, factor = noise.normal(size=DIM), 2 * noise.normal(size=(DIM, RANK))
+    loc, factor = noise.normal(size=DIM), 2 * noise.normal(size=(RANK, DIM))
     return cast(LowRank(jnp.asarray(loc), jnp.full(DIM, np.log(std)), jnp.asarray(factor)), jnp.float32)
 
 
@@ -72,7 +72,7 @@ def test_log_prob_from_the_point(single, std, e):
 def test_woodbury_would_fail_here(single, e):
     """The form that the family avoids: the bound above is one that it does not keep."""
     z = np.asarray(jax.vmap(single.transport)(e))
-    scale, factor = np.exp(np.asarray(single.log_std)), np.asarray(single.factor)
+    scale, factor = np.exp(np.asarray(single.log_std)), np.asarray(single.factor).T
     gap, scaled = (z - np.asarray(single.loc)) / scale, factor / scale[:, None]
     inner = np.linalg.solve(np.eye(RANK, dtype=np.float32) + scaled.T @ scaled, scaled.T @ gap.T)
     plain = np.sum(gap**2, axis=1) - np.sum((gap @ scaled) * inner.T, axis=1)

@@ -35,7 +35,7 @@ def embed(start: MeanField, like: AbstractFamily, *, key: Key[Array, ""]) -> Abs
         return FullRank(loc=start.loc, packed=packed, base=like.base)
     if isinstance(like, LowRank):
         noise = jr.normal(key, like.factor.shape, like.factor.dtype)
-        factor = FACTOR_NOISE * jnp.exp(start.log_std)[:, None] * noise
+        factor = FACTOR_NOISE * jnp.exp(start.log_std)[None, :] * noise
         return LowRank(loc=start.loc, log_std=start.log_std, factor=factor)
     if isinstance(like, AffineRealNVP):
         return eqx.tree_at(

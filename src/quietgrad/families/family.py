@@ -5,6 +5,7 @@ Every method takes one draw or one point; callers use `jax.vmap`.
 """
 
 import abc
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -14,6 +15,9 @@ from jaxtyping import Array, Float, Key
 
 from .._checks import whole
 from ..bases import AbstractBase
+
+# The product of rows with a symmetric matrix.
+Bend = Callable[[Float[Array, "rows dim"]], Float[Array, "rows dim"]]
 
 
 class AbstractFamily(eqx.Module):
@@ -113,9 +117,28 @@ class HasMoments(eqx.Module):
         """Cov(z) v, without forming the covariance."""
 
     @abc.abstractmethod
+    def covariance_trace(self, bend: Bend, diagonal: Float[Array, " dim"]) -> Float[Array, ""]:
+        """tr(B Cov z) for a symmetric B, given by its product with rows and by its diagonal."""
+
+    @abc.abstractmethod
     def path_metrics(self, e: Float[Array, " base"]) -> dict[str, Float[Array, " dim"]]:
         """The diagonal of J J' at the draw e, for each block of parameters by its field's name."""
 
     def path_metric(self, e: Float[Array, " base"]) -> Float[Array, " dim"]:
         """The diagonal of J J' at the draw e, for all parameters."""
         return sum(self.path_metrics(e).values(), jnp.zeros((), e.dtype))
+
+
+def quadratic_form(rows: Float[Array, "rows dim"], bend: Bend) -> Float[Array, ""]:
+    """sum_k r_k'B r_k. Its gradient is 2 B r_k, for which the product is taken once, not twice more."""
+
+    @jax.custom_jvp
+    def value(rows: Float[Array, "rows dim"]) -> Float[Array, ""]:
+        return jnp.sum(rows * bend(rows))
+
+    @value.defjvp
+    def rule(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:  # pyright: ignore
+        (rows,), (moves,) = primals, tangents
+        return value(rows), 2 * jnp.sum(moves * bend(rows))
+
+    return value(rows)

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, Key, Num
 
 from .._checks import whole
 from ..bases import AbstractBase, Normal
-from .family import AbstractFamily, HasEntropy, HasMoments, Invertible
+from .family import AbstractFamily, Bend, HasEntropy, HasMoments, Invertible, quadratic_form
 
 
 class FullRank(AbstractFamily, HasEntropy, HasMoments, Invertible):
@@ -79,6 +79,11 @@ class FullRank(AbstractFamily, HasEntropy, HasMoments, Invertible):
         """C C' v times the base's variance."""
         scale = self.scale()
         return self.base.variance * (scale @ (scale.T @ v))
+
+    def covariance_trace(self, bend: Bend, diagonal: Float[Array, " dim"]) -> Float[Array, ""]:
+        """tr(C'BC) times the base's variance."""
+        del diagonal
+        return self.base.variance * quadratic_form(self.scale().T, bend)
 
     def path_metrics(self, e: Float[Array, " base"]) -> dict[str, Float[Array, " dim"]]:
         """1, and sum_{j<i} e_j^2 (from C_ij) + (C_ii e_i)^2 (from log C_ii)."""

@@ -2,7 +2,8 @@
 
 With A = F / sigma, M = I + A'A = C C' and u = A'e_d - e_f, the density follows from the draw itself:
   Sigma^-1 (z - mu) = (e_d - A M^-1 u) / sigma,    (z - mu)' Sigma^-1 (z - mu) = |e|^2 - |C^-1 u|^2.
-The plain Woodbury form subtracts numbers of size |z - mu|^2 / sigma^2, which float32 cannot hold.
+Arrays have one row for each column of F and of A, so that long axes come last. The plain Woodbury
+form subtracts numbers of size |z - mu|^2 / sigma^2, which float32 cannot hold.
 """
 
 import jax.numpy as jnp
@@ -12,15 +13,15 @@ from jaxtyping import Array, Float, Key
 
 from .._checks import whole
 from ..bases import AbstractBase, Normal
-from .family import AbstractFamily, HasEntropy, HasMoments
+from .family import AbstractFamily, Bend, HasEntropy, HasMoments, quadratic_form
 
 
 class LowRank(AbstractFamily, HasEntropy, HasMoments):
-    """Gaussian with covariance F F' + diag(exp(2 log_std)); base draws are (e_d, e_f)."""
+    """Gaussian with covariance F F' + diag(exp(2 log_std)), F' = `factor`; base draws are (e_d, e_f)."""
 
     loc: Float[Array, " dim"]
     log_std: Float[Array, " dim"]
-    factor: Float[Array, "dim rank"]
+    factor: Float[Array, "rank dim"]
     base: AbstractBase = Normal()
 
     def __check_init__(self):
@@ -34,7 +35,7 @@ class LowRank(AbstractFamily, HasEntropy, HasMoments):
         key_diag, key_factor = jr.split(key)
         dim, rank = whole(dim, "dim", least=1), whole(rank, "rank", least=1)
         loc, log_std = spread * jr.normal(key_diag, (2, dim))
-        factor = spread * jr.normal(key_factor, (dim, rank))
+        factor = spread * jr.normal(key_factor, (dim, rank)).T
         return cls(loc=loc, log_std=log_std, factor=factor)
 
     @property
@@ -45,7 +46,7 @@ class LowRank(AbstractFamily, HasEntropy, HasMoments):
     @property
     def rank(self) -> int:
         """Number of factors."""
-        return self.factor.shape[1]
+        return self.factor.shape[0]
 
     @property
     def base_dim(self) -> int:
@@ -54,14 +55,14 @@ class LowRank(AbstractFamily, HasEntropy, HasMoments):
 
     def transport(self, e: Float[Array, " base"]) -> Float[Array, " dim"]:
         """z = mu + sigma * e_d + F e_f."""
-        return self.loc + jnp.exp(self.log_std) * e[: self.dim] + self.factor @ e[self.dim :]
+        return self.loc + jnp.exp(self.log_std) * e[: self.dim] + e[self.dim :] @ self.factor
 
     def transport_and_log_prob(
         self, e: Float[Array, " base"]
     ) -> tuple[Float[Array, " dim"], Float[Array, ""]]:
         """log q(z) from the draw, by the stable form above."""
         scaled, root = self._capacitance()
-        residual = solve_triangular(root, scaled.T @ e[: self.dim] - e[self.dim :], lower=True)
+        residual = solve_triangular(root, scaled @ e[: self.dim] - e[self.dim :], lower=True)
         return self.transport(e), self._log_density(jnp.sum(e**2) - jnp.sum(residual**2), root)
 
     def transport_and_score(
@@ -69,8 +70,8 @@ class LowRank(AbstractFamily, HasEntropy, HasMoments):
     ) -> tuple[Float[Array, " dim"], Float[Array, ""], Float[Array, " dim"]]:
         """The path score is -Sigma^-1 (z - mu), by the stable form above."""
         scaled, root = self._capacitance()
-        shift = cho_solve((root, True), scaled.T @ e[: self.dim] - e[self.dim :])
-        score = (scaled @ shift - e[: self.dim]) * jnp.exp(-self.log_std)
+        shift = cho_solve((root, True), scaled @ e[: self.dim] - e[self.dim :])
+        score = (shift @ scaled - e[: self.dim]) * jnp.exp(-self.log_std)
         return *self.transport_and_log_prob(e), score
 
     def _log_prob(self, z: Float[Array, " dim"]) -> Float[Array, ""]:
@@ -79,8 +80,8 @@ class LowRank(AbstractFamily, HasEntropy, HasMoments):
         scaled, root = self._capacitance()
         diagonal, factor = (z - self.loc) * jnp.exp(-self.log_std), jnp.zeros(self.rank, z.dtype)
         for _ in range(2):
-            shift = cho_solve((root, True), scaled.T @ diagonal - factor)
-            diagonal, factor = diagonal - scaled @ shift, factor + shift
+            shift = cho_solve((root, True), scaled @ diagonal - factor)
+            diagonal, factor = diagonal - shift @ scaled, factor + shift
         return self._log_density(jnp.sum(diagonal**2) + jnp.sum(factor**2), root)
 
     def entropy(self) -> Float[Array, ""]:
@@ -89,11 +90,15 @@ class LowRank(AbstractFamily, HasEntropy, HasMoments):
 
     def variance(self) -> Float[Array, " dim"]:
         """sigma^2 plus the squared length of each row of F."""
-        return jnp.exp(2 * self.log_std) + jnp.sum(self.factor**2, axis=1)
+        return jnp.exp(2 * self.log_std) + jnp.sum(self.factor**2, axis=0)
 
     def covariance_matmul(self, v: Float[Array, "dim k"]) -> Float[Array, "dim k"]:
         """(sigma^2 + F F') v."""
-        return jnp.exp(2 * self.log_std)[:, None] * v + self.factor @ (self.factor.T @ v)
+        return jnp.exp(2 * self.log_std)[:, None] * v + self.factor.T @ (self.factor @ v)
+
+    def covariance_trace(self, bend: Bend, diagonal: Float[Array, " dim"]) -> Float[Array, ""]:
+        """sum B_ii sigma_i^2 + tr(F'BF)."""
+        return diagonal @ jnp.exp(2 * self.log_std) + quadratic_form(self.factor, bend)
 
     def path_metrics(self, e: Float[Array, " base"]) -> dict[str, Float[Array, " dim"]]:
         """1, (sigma e_d)^2, and |e_f|^2 for a row of F."""
@@ -101,9 +106,9 @@ class LowRank(AbstractFamily, HasEntropy, HasMoments):
         scale = (jnp.exp(self.log_std) * e[: self.dim]) ** 2
         return {"loc": one, "log_std": scale, "factor": one * jnp.sum(e[self.dim :] ** 2)}
 
-    def _capacitance(self) -> tuple[Float[Array, "dim rank"], Float[Array, "rank rank"]]:
-        scaled = self.factor * jnp.exp(-self.log_std)[:, None]
-        return scaled, jnp.linalg.cholesky(jnp.eye(self.rank, dtype=scaled.dtype) + scaled.T @ scaled)
+    def _capacitance(self) -> tuple[Float[Array, "rank dim"], Float[Array, "rank rank"]]:
+        scaled = self.factor * jnp.exp(-self.log_std)[None, :]
+        return scaled, jnp.linalg.cholesky(jnp.eye(self.rank, dtype=scaled.dtype) + scaled @ scaled.T)
 
     def _half_log_det(self, root: Float[Array, "rank rank"]) -> Float[Array, ""]:
         return jnp.sum(self.log_std) + jnp.sum(jnp.log(jnp.diagonal(root)))

@@ -6,7 +6,7 @@ from jaxtyping import Array, Float, Key
 
 from .._checks import whole
 from ..bases import AbstractBase, Normal
-from .family import AbstractFamily, HasEntropy, HasMoments, Invertible
+from .family import AbstractFamily, Bend, HasEntropy, HasMoments, Invertible
 
 
 class MeanField(AbstractFamily, HasEntropy, HasMoments, Invertible):
@@ -67,6 +67,11 @@ class MeanField(AbstractFamily, HasEntropy, HasMoments, Invertible):
     def covariance_matmul(self, v: Float[Array, "dim k"]) -> Float[Array, "dim k"]:
         """diag(sigma^2) v."""
         return self.variance()[:, None] * v
+
+    def covariance_trace(self, bend: Bend, diagonal: Float[Array, " dim"]) -> Float[Array, ""]:
+        """sum B_ii sigma_i^2."""
+        del bend
+        return diagonal @ self.variance()
 
     def path_metrics(self, e: Float[Array, " base"]) -> dict[str, Float[Array, " dim"]]:
         """1 and (sigma e)^2."""

@@ -167,5 +167,5 @@ def quadratic_elbo(
     assert isinstance(q, HasMoments)
     assert isinstance(q, HasEntropy)
     m = q.mean() - center
-    spread = jnp.trace(q.covariance_matmul(hessian))
+    spread = q.covariance_trace(lambda rows: rows @ hessian, jnp.diagonal(hessian))
     return gradient @ m + 0.5 * (m @ hessian @ m + spread) + q.entropy()

@@ -1,7 +1,7 @@
 """The learned quadratic of QuadCV (Geffner & Domke 2020): f~(z) = b'(z - z0) + (z - z0)'B(z - z0)/2.
 
 B = exp(s) (diag(D) + sym(U V')), fitted to the gradients of the integrand seen so far. `slope` and
-`mean_value` take any quadratic that can bend an offset and take a trace.
+`mean_value` take any quadratic that can bend an offset.
 """
 
 import abc
@@ -30,8 +30,8 @@ class AnyQuadratic(Protocol):
         """B (z - z0)."""
         ...
 
-    def trace(self, q: HasMoments) -> Float[Array, ""]:
-        """tr(B Cov z)."""
+    def bend_diagonal(self) -> Float[Array, " dim"]:
+        """The diagonal of B."""
         ...
 
 
@@ -61,10 +61,11 @@ class Coefficients(NamedTuple):
         swapped = jnp.roll(offset @ rows.T, self.factors.shape[1], axis=1)
         return offset * (scale * self.diagonal)[None, :] + (0.5 * scale * swapped) @ rows
 
-    def trace(self, q: HasMoments) -> Float[Array, ""]:
-        """tr(B Cov z) from the factors."""
-        low = jnp.sum(self.left * q.covariance_matmul(self.right))
-        return jnp.exp(self.log_scale) * (self.diagonal @ q.variance() + low)
+    def bend_diagonal(self) -> Float[Array, " dim"]:
+        """exp(s) (D_i + (U V')_ii)."""
+        return jnp.exp(self.log_scale) * (
+            self.diagonal + jnp.sum(self.factors[0] * self.factors[1], axis=0)
+        )
 
 
 class Curvature(eqx.Module):
@@ -113,7 +114,7 @@ def mean_value(v: AnyQuadratic, q: HasMoments) -> Float[Array, ""]:
 
     Its gradient is that of E f~, because the term (E z - z0)'B(E z - z0) is flat at z0.
     """
-    return v.linear @ q.mean() + 0.5 * v.trace(q)
+    return v.linear @ q.mean() + 0.5 * q.covariance_trace(v.bend, v.bend_diagonal())
 
 
 def learn(

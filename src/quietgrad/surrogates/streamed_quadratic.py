@@ -29,9 +29,9 @@ class Dense(NamedTuple):
         """B (z - z0)."""
         return offset @ self.matrix
 
-    def trace(self, q: HasMoments) -> Float[Array, ""]:
-        """tr(B Cov z)."""
-        return jnp.trace(q.covariance_matmul(self.matrix))
+    def bend_diagonal(self) -> Float[Array, " dim"]:
+        """The diagonal of B."""
+        return jnp.diagonal(self.matrix)
 
 
 class Memory(NamedTuple):

@@ -80,7 +80,8 @@ class ExactScale(ScalePart):
 
         def mean_value(p: PyTree) -> Float[Array, ""]:
             moved: Any = rebuild(p)
-            return gradient @ moved.mean() + 0.5 * jnp.trace(moved.covariance_matmul(hessian))
+            spread = moved.covariance_trace(lambda rows: rows @ hessian, jnp.diagonal(hessian))
+            return gradient @ moved.mean() + 0.5 * spread
 
         mean = jax.grad(mean_value)(params)
         pulled = path.pull_points((gradient[None, :] + bent) / e.shape[0])
@@ -130,8 +131,8 @@ class LeaveOneOutScale(ScalePart):
         names = ["loc", "log_std"]
         if isinstance(q, LowRank):
             factors = e[:, q.dim :]
-            mean = jax.vmap(product, in_axes=1, out_axes=1)(q.factor)
-            shifts.append(mean - (gradient[None, :] + bent).T @ factors / count)
+            mean = jax.vmap(product)(q.factor)
+            shifts.append(mean - factors.T @ (gradient[None, :] + bent) / count)
             names.append("factor")
         return _place(q, names, shifts)
 

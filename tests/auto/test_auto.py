@@ -1,10 +1,8 @@
-"""auto: the guarded optimiser, the decisions and their replay."""
+"""auto: the decisions and their replay."""
 
 import dataclasses
-from typing import Any
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
@@ -14,13 +12,8 @@ import pytest
 import quietgrad as qg
 from quietgrad.auto import choose, run
 from quietgrad.auto import settings as settings_room
-from quietgrad.auto.optimizer import guarded_adam as make_rule
 from quietgrad.families import can_embed, embed
 from quietgrad.results import History
-
-
-def guarded_adam(rate: float) -> Any:
-    return make_rule(rate)
 
 
 def skewed(z):
@@ -33,41 +26,6 @@ def fitted():
     target = qg.Target.from_logdensity(skewed, dim=3)
     q = qg.MeanField.init(3, key=jr.key(0))
     return target, q, qg.fit(target, q, method="auto", by_clock=False, key=jr.key(1))
-
-
-def test_guarded_adam_is_adam_on_well_behaved_gradients():
-    params = {"a": jnp.array([1.0, -2.0]), "b": jnp.array(0.5)}
-    ours, plain = guarded_adam(0.05), optax.adam(0.05)
-    ours_state, plain_state = ours.init(params), plain.init(params)
-    ours_params = plain_params = params
-    for t in range(15):
-        grad = jax.tree.map(lambda x, t=t: jnp.sin(x + t), ours_params)
-        update, ours_state = ours.update(grad, ours_state)
-        ours_params = optax.apply_updates(ours_params, update)
-        update, plain_state = plain.update(grad, plain_state)
-        plain_params = optax.apply_updates(plain_params, update)
-    for ours_leaf, plain_leaf in zip(*map(jax.tree.leaves, (ours_params, plain_params)), strict=True):
-        np.testing.assert_allclose(ours_leaf, plain_leaf, rtol=1e-6)
-
-
-def test_guarded_adam_skips_what_is_not_finite():
-    rule = guarded_adam(0.1)
-    params = jnp.ones(3)
-    _, state = rule.update(jnp.ones(3), rule.init(params))
-    update, after = rule.update(jnp.array([1.0, jnp.nan, jnp.inf]), state)
-    assert jnp.all(jnp.isfinite(update))
-    np.testing.assert_array_equal(after.mean, state.mean)
-    assert after.taken == state.taken
-
-
-def test_guarded_adam_scales_outliers_down():
-    rule = guarded_adam(0.1)
-    state = rule.init(jnp.ones(3))
-    for _ in range(30):
-        _, state = rule.update(jnp.ones(3), state)
-    _, mild = rule.update(3.0 * jnp.ones(3), state)
-    _, wild = rule.update(1e6 * jnp.ones(3), state)
-    np.testing.assert_allclose(wild.mean, mild.mean, rtol=1e-5)
 
 
 def test_reaches_what_a_long_decayed_run_reaches(fitted):

@@ -143,9 +143,9 @@ def _tally(rows: Sequence[Row]) -> str:
 def _claims(claims: Sequence[Claim]) -> str:
     tally = Counter(claim.verdict for claim in claims)
     return (
-        f"Of {len(claims)} claims of the paper, {tally[Verdict.HOLDS]} hold here, "
-        f"{tally[Verdict.DOES_NOT]} do not, and {tally[Verdict.CANNOT_TELL]} cannot be judged from "
-        "these records."
+        f"Of {len(claims)} claims of the paper: {tally[Verdict.HOLDS]} confirmed here, "
+        f"{tally[Verdict.DOES_NOT]} contradicted, {tally[Verdict.CANNOT_TELL]} that these records "
+        "cannot judge."
     )
 
 

@@ -12,12 +12,12 @@ from typing import Any
 
 import jax
 import jax.random as jr
+import optax
 from rich.console import Console
 from rich.table import Table
 from timing import bare_step, estimator_step, interleave, save
 
 import quietgrad as qg
-from quietgrad.surrogates.adam import adam
 
 MEAN_FIELD = {
     "nocv": {},
@@ -27,8 +27,8 @@ MEAN_FIELD = {
     "quadcv": {},
     "stl": {},
 }
-# What each ratio must stay under: the plain step against the bare one, the others against nocv.
 PRODUCTS = "quadcv's products"
+# What each ratio must stay under: the plain step against the bare one, the others against nocv.
 BOUNDS = {"nocv": 1.10, "zvcv-gd": 1.05, "zvcv-gd order 2": 1.10, "quadcv": 1.25}
 
 
@@ -40,11 +40,11 @@ def make(name: str, draws: int, settings: dict) -> qg.Pathwise:
 def products_step(target: Any, q: Any, draws: int) -> tuple[Callable[[Any, Any], Any], Any]:
     """NoCV's step beside the bare arithmetic of QuadCV: five products with 2 x 10 rows, one Adam step.
 
-    No quadratic can be learned and used for less; what QuadCV costs above this row is its own.
+    A quadratic of this rank is not learned and used for less.
     """
     plain, carry = estimator_step(target, q, make("nocv", draws, {}))
     offset, residual = jr.normal(jr.key(0), (2, draws, q.dim), q.dtype)
-    rows, rule = jr.normal(jr.key(1), (20, q.dim), q.dtype), adam(1e-3)
+    rows, rule = jr.normal(jr.key(1), (20, q.dim), q.dtype), optax.adam(1e-3)
 
     def step(carry: Any, key: jax.Array) -> Any:
         own, rows, memory, offset, residual = carry

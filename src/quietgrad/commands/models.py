@@ -31,7 +31,7 @@ class Model(NamedTuple):
         return None if self.task is None else self.task.batch_size
 
     def learning_rate(self, family: str) -> float:
-        """The paper's for a task and family, and for other models."""
+        """Adam's: the paper's for a task and family, `LEARNING_RATE` for other models."""
         return LEARNING_RATE if self.task is None else self.task.learning_rate(family)
 
 

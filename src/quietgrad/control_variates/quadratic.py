@@ -33,8 +33,8 @@ class QuadraticColumn(AbstractControlVariate):
 
     def init(self, target: Target, q: AbstractFamily) -> LearnedState:
         """The surrogate's start."""
-        v = self.surrogate.init(target, q).v
-        return LearnedState(v, optax.adam(self.surrogate.rate).init(v))
+        state = self.surrogate.init(target, q)
+        return LearnedState(state.v, state.memory)
 
     def columns(
         self,

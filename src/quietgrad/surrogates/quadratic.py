@@ -7,7 +7,6 @@ from jaxtyping import Array, Float
 
 from ..families import AbstractFamily, FullRank, HasMoments
 from . import quadratic_model as model
-from .adam import adam
 from .closed_form import AbstractQuadratic
 from .coefficient import AbstractCoefficient, LaggedBeta
 
@@ -33,7 +32,7 @@ class Quadratic(AbstractQuadratic):
         """A small random quadratic; rank 10, or 20 for a full-rank family, as in the earlier code."""
         rank = (20 if isinstance(q, FullRank) else 10) if self.rank is None else self.rank
         v = model.start(q.dim, min(rank, q.dim), q.dtype, self.seed)
-        return v, adam(self.rate).init(v)
+        return v, optax.adam(self.rate).init(v)
 
     def learn(
         self,
@@ -46,4 +45,4 @@ class Quadratic(AbstractQuadratic):
     ) -> tuple[model.Coefficients, optax.OptState]:
         """One step of Adam on the squared error."""
         del q, e
-        return model.learn(v, memory, adam(self.rate), self.curvature, offset, goal)
+        return model.learn(v, memory, optax.adam(self.rate), self.curvature, offset, goal)

@@ -4,6 +4,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
+import optax
 from jaxtyping import Array, Float, Key
 
 from ..entropy import Path
@@ -11,7 +12,6 @@ from ..entropy.mode import over_draws, split
 from ..families import AbstractFamily
 from ..targets import Target
 from . import quadratic_model as model
-from .adam import adam
 from .closed_form import QuadraticState
 from .coefficient import AbstractCoefficient, LaggedBeta, Products, dots, scale_blocks, total
 from .surrogate import AbstractSurrogate, Control, integrand_slope
@@ -42,7 +42,7 @@ class QuadraticFlow(AbstractSurrogate):
         """A small random quadratic."""
         del target
         v = model.start(q.dim, min(self.rank, q.dim), q.dtype, self.seed)
-        return QuadraticState(v, adam(self.rate).init(v), self.coefficient.init(q))
+        return QuadraticState(v, optax.adam(self.rate).init(v), self.coefficient.init(q))
 
     def control(
         self,
@@ -75,7 +75,9 @@ class QuadraticFlow(AbstractSurrogate):
         blocks = Products(dots(difference, phi), dots(difference, difference))
         products = blocks if self.coefficient.per_block else Products(*map(total, blocks))
         beta = self.coefficient.read(state.averages, products)
-        v, memory = model.learn(state.v, state.memory, adam(self.rate), self.curvature, offset, theirs)
+        v, memory = model.learn(
+            state.v, state.memory, optax.adam(self.rate), self.curvature, offset, theirs
+        )
         averages = self.coefficient.update(state.averages, products)
         shift = scale_blocks(beta, difference)
         return Control(None, shift, beta), QuadraticState(v, memory, averages)

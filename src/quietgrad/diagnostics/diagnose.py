@@ -1,0 +1,49 @@
+"""The diagnosis of a fit: evidence, verdict, advice."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ..families import AbstractFamily
+from ..targets import Target
+from ..targets.coordinates import coordinate_name
+from .advice import advise
+from .evidence import gather
+from .verdict import Diagnosis, Ending, Restart, judge
+
+
+def diagnose(
+    target: Target,
+    q: AbstractFamily,
+    ending: Ending,
+    rng: np.random.Generator,
+    *,
+    draws: int = 2000,
+    restarts: Sequence[Restart] = (),
+) -> Diagnosis:
+    """Some thousand gradients of the target; nothing is compiled that an automatic fit has not compiled,
+    apart from the family's own transport."""
+    evidence = gather(target, q, rng, draws)
+
+    def name(index: int) -> str:
+        return coordinate_name(target, index)
+
+    verdict, found = judge(evidence, ending, name, restarts)
+    best, ratio = evidence.best, np.exp(evidence.best.log_ratio)
+    return Diagnosis(
+        verdict=verdict,
+        reasons=(*found.fatal, *found.wrong, *found.fine),
+        advice=tuple(advise(verdict, evidence, ending, q, name)),
+        khat=evidence.weights.khat,
+        khat_limit=evidence.weights.limit,
+        effective=evidence.weights.effective,
+        draws=evidence.draws.log_q.size,
+        bad_share=evidence.draws.bad_share,
+        shift=best.shift,
+        shift_error=best.shift_error,
+        std_ratio=ratio,
+        std_ratio_error=ratio * best.log_ratio_error,
+        gain=evidence.gain.nats,
+        gain_error=evidence.gain.error,
+        gradients=evidence.gradients,
+    )

@@ -1,0 +1,87 @@
+"""What going on would gain: the squared length of the ELBO's gradient in the fit's own metric.
+
+Near an optimum a Newton step gains half of g' M^-1 g, the Newton decrement, where M is the curvature of
+the ELBO: the precision of the target for locations, the Fisher information for scales. A slow ridge
+shows here, where the last round of steps gained little. Groups of draws that are independent of each
+other give g'M^-1 g without the part that is only noise, and a standard error.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from ..families import AbstractFamily, FitsQuadratic
+from ..host_draws import spread_pairs
+from ..points import Points
+from .draws import Draws
+from .metric import Metric
+
+GROUPS, PAIRS = 8, 64
+
+
+class ExpectedGain(NamedTuple):
+    """Nats that a Newton step promises, with the standard error of that estimate."""
+
+    nats: float
+    error: float
+
+    def below(self, gain: float) -> bool:
+        """Whether going on is not worth `gain` nats, beyond doubt."""
+        return self.nats + 2 * self.error < gain
+
+
+def expected_gain(
+    points: Points,
+    q: FitsQuadratic,
+    rng: np.random.Generator,
+    precision: Float[np.ndarray, "dim dim"] | None = None,
+) -> ExpectedGain:
+    """From fresh draws of q. `precision` is the target's; the inverse of q's covariance by default."""
+    root = None
+    if precision is not None and precision.size:
+        root = np.linalg.cholesky(precision)
+    whitened = []
+    for _ in range(GROUPS):
+        e = spread_pairs(q.base, PAIRS, q.base_dim, rng)
+        _, slope = points(q.host_transport(e))
+        if not np.all(np.isfinite(slope)):
+            return ExpectedGain(math.inf, 0.0)
+        mean = np.mean(slope, axis=0)
+        location = q.whitened(mean) if root is None else np.linalg.solve(root, mean)
+        whitened.append(np.concatenate([location, q.scale_gradient(e, slope)]))
+    return paired_square(np.stack(whitened))
+
+
+def paired_square(groups: Float[np.ndarray, "groups n"]) -> ExpectedGain:
+    """Half the squared length of the mean of independent vectors, unbiased, by leaving one out."""
+    count = len(groups)
+
+    def estimate(some: Float[np.ndarray, "some n"]) -> float:
+        total, number = np.sum(some, axis=0), len(some)
+        return 0.5 * float(total @ total - np.sum(some**2)) / (number * (number - 1))
+
+    left = [estimate(np.delete(groups, i, axis=0)) for i in range(count)]
+    error = math.sqrt((count - 1) * float(np.var(left)))
+    return ExpectedGain(estimate(groups), error)
+
+
+def gain_at(q: AbstractFamily, draws: Draws, metric: Metric) -> ExpectedGain:
+    """The same from draws at hand, in the posterior's metric, for any family.
+
+    A family that is not Gaussian is taken as if a shift and a scale of every coordinate followed it: what
+    these could gain, it could.
+    """
+    center, whitened = np.mean(draws.z, axis=0), []
+    for rows in np.split(np.arange(len(draws.z)), draws.groups):
+        slope = draws.slope[rows]
+        if not np.all(np.isfinite(slope)):
+            return ExpectedGain(math.inf, 0.0)
+        location = metric.pull(np.mean(slope, axis=0)[None, :])[0]
+        if isinstance(q, FitsQuadratic):
+            scales = q.scale_gradient(draws.e[rows], slope)
+        else:
+            scales = (1 + np.mean(slope * (draws.z[rows] - center), axis=0)) / math.sqrt(2)
+        whitened.append(np.concatenate([location, scales]))
+    return paired_square(np.stack(whitened))

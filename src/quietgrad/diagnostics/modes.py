@@ -1,0 +1,63 @@
+"""Whether there is mass where q never looks: chains from far climbs that do not come back.
+
+Climbs from far-away starts end at modes, and chains go on from there. A chain that stays away from
+where q's chains are lives in another mode. Its mass, relative to q's, is estimated by its log density
+and by the room in which it moves.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from .chains import Chains
+from .metric import Metric
+
+# A chain is elsewhere if its average is so many sds of other chains' averages, and so many posterior
+# sds, from theirs.
+APART, APART_STD = 6.0, 2.0
+# Log mass relative to q's region above which another mode matters, with what chance makes of it.
+MATTERS = -3.5
+
+
+class Elsewhere(NamedTuple):
+    """A place that q leaves out: its mean, log mass relative to q's region, and how many climbs led there."""
+
+    place: Float[np.ndarray, " dim"]
+    log_mass: float
+    chains: int
+
+
+def elsewhere(
+    chains: Chains, scouts: Chains, metric: Metric, settled: Bool[np.ndarray, " dim"]
+) -> Elsewhere | None:
+    """The heaviest place where scouts stay and q's chains never are, if it matters.
+
+    Only coordinates along which q's chains have settled count: on a ridge that they have not yet
+    travelled, scouts are elsewhere without there being another mode.
+    """
+    main, away = chains.late(), scouts.late()
+    averages, places = np.mean(main, axis=0), np.mean(away, axis=0)
+    center, spread = np.mean(averages, axis=0), np.std(averages, axis=0)
+    std = np.std(main, axis=(0, 1))
+    apart = np.abs(places - center) > np.maximum(APART * spread, APART_STD * std)
+    far = np.flatnonzero(np.any(apart & settled, axis=1))
+    if not far.size:
+        return None
+    room = np.mean(_log_room(main, metric))
+    heights = np.mean(scouts.late_values()[:, far], axis=0) - np.mean(chains.late_values())
+    mass = heights + _log_room(away[:, far], metric) - room
+    best = int(np.argmax(mass))
+    if not mass[best] > MATTERS:
+        return None
+    place = places[far[best]]
+    near = np.all(np.abs(places[far] - place) <= np.maximum(APART * spread, std), axis=1)
+    return Elsewhere(place, float(mass[best]), int(np.count_nonzero(near)))
+
+
+def _log_room(z: Float[np.ndarray, "moves chains dim"], metric: Metric) -> np.ndarray:
+    """The log volume in which each chain moves, up to a constant; minus infinity if it does not."""
+    moves, chains, dim = z.shape
+    u = metric.whiten(z.reshape(-1, dim)).reshape(moves, chains, dim)
+    with np.errstate(divide="ignore"):
+        return np.sum(np.log(np.std(u, axis=0)), axis=1)

@@ -1,0 +1,66 @@
+"""Pareto-smoothed importance weights of q's draws (Vehtari, Simpson, Gelman, Yao & Gabry 2024).
+
+Weights w = p/q turn draws of q into draws of p. The largest of them are fitted by a generalised Pareto
+distribution, whose shape k-hat says how many moments the weights have, and are replaced by its quantiles.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int
+
+# Fewer finite draws than this say nothing about a tail.
+LEAST = 25
+
+
+class Weights(NamedTuple):
+    """Smoothed weights that sum to one, the shape k-hat of their tail, and how many draws they are worth."""
+
+    w: Float[np.ndarray, " draws"]
+    khat: float
+
+    @property
+    def effective(self) -> float:
+        """1 / sum w^2: as many independent draws of the posterior would tell as much."""
+        total = float(np.sum(self.w**2))
+        return 1 / total if total > 0 else 0.0
+
+    @property
+    def limit(self) -> float:
+        """The k-hat from which on weights cannot be relied on, lower for few draws, at most 0.7."""
+        return min(1 - 1 / math.log10(max(self.w.size, 11)), 0.7)
+
+    @property
+    def usable(self) -> bool:
+        """Whether averages with these weights can be relied on."""
+        return self.khat < self.limit
+
+    def resample(self, rng: np.random.Generator, count: int) -> Int[np.ndarray, " count"]:
+        """Row numbers of `count` draws by their weights, in random order.
+
+        Systematic resampling: each is taken as often as its weight says, up to rounding.
+        """
+        places = (rng.random() + np.arange(count)) / count
+        rows = np.searchsorted(np.cumsum(self.w), places).clip(0, self.w.size - 1)
+        return rng.permutation(rows)
+
+
+def smooth(log_weights: Float[np.ndarray, " draws"]) -> Weights:
+    """From log p - log q up to a constant; minus infinity stands for no weight."""
+    # Imported here, as it takes SciPy's statistics along, which nothing else needs.
+    from arviz_stats.base import array_stats
+
+    finite = np.isfinite(log_weights)
+    w = np.zeros(log_weights.size)
+    if np.count_nonzero(finite) < LEAST:
+        return Weights(w, math.inf)
+    centred = log_weights[finite] - np.max(log_weights[finite])
+    if np.ptp(centred) < 1e-9:
+        w[finite] = 1 / np.count_nonzero(finite)
+        return Weights(w, -math.inf)
+    # psislw takes log likelihoods, whose negatives are the log weights.
+    smoothed, khat = array_stats.psislw(-centred)
+    weights = np.exp(smoothed - np.max(smoothed))
+    w[finite] = weights / np.sum(weights)
+    return Weights(w, float(khat))

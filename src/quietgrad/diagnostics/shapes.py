@@ -1,0 +1,77 @@
+"""Shapes that a Gaussian cannot follow, recognised from states of the posterior, for advice on the model.
+
+A funnel: the log distance of some coordinates from their mean depends on another coordinate. A banana:
+one coordinate follows the square of another. Strong correlation between two coordinates.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from .metric import Metric
+
+# Correlations that are called a shape. Some 300 independent states leave a noise of 0.06.
+FUNNEL, BANANA, STRAIGHT = 0.35, 0.4, 0.9
+MOST_DIM = 500
+
+
+class Shapes(NamedTuple):
+    """`funnel`: a coordinate and those whose scale it drives. `banana`: bent one, driver. `straight`:
+    two coordinates and their correlation."""
+
+    funnel: tuple[int, list[int]] | None = None
+    banana: tuple[int, int] | None = None
+    straight: tuple[int, int, float] | None = None
+
+
+def shapes_of(states: Float[np.ndarray, "states dim"], metric: Metric) -> Shapes:
+    """What stands out among states of the posterior."""
+    count, dim = states.shape
+    if dim < 2 or dim > MOST_DIM:
+        return Shapes()
+    std = np.std(states, axis=0)
+    u = (states - np.mean(states, axis=0)) / np.where(std > 0, std, 1.0)
+    return Shapes(_funnel(u), _banana(u), _straight(metric))
+
+
+def _funnel(u: Float[np.ndarray, "states dim"]) -> tuple[int, list[int]] | None:
+    """The coordinate that drives most others' scales."""
+    # Distances are taken from the median, which a skewed driver does not pull.
+    size = np.log(np.abs(u - np.median(u, axis=0)) + 1e-3)
+    driven = _correlations(u, size)
+    np.fill_diagonal(driven, 0.0)
+    strong = np.abs(driven) > FUNNEL
+    if not strong.any():
+        return None
+    driver = int(np.argmax(np.sum(np.where(strong, np.abs(driven), 0.0), axis=1)))
+    return driver, [int(i) for i in np.flatnonzero(strong[driver])]
+
+
+def _banana(u: Float[np.ndarray, "states dim"]) -> tuple[int, int] | None:
+    """The pair (bent, driver) with the clearest square dependence, beyond a linear one."""
+    linear = _correlations(u, u)
+    square = _correlations(u, u**2)
+    skew = np.mean(u**3, axis=0)
+    # What z_j owes to z_i^2 by their correlation and the skewness of z_i alone.
+    rest = np.abs(square - linear * (skew / np.sqrt(np.maximum(np.var(u**2, axis=0), 1e-12)))[None, :])
+    np.fill_diagonal(rest, 0.0)
+    bent, driver = np.unravel_index(int(np.argmax(rest)), rest.shape)
+    return (int(bent), int(driver)) if rest[bent, driver] > BANANA else None
+
+
+def _straight(metric: Metric) -> tuple[int, int, float] | None:
+    """The pair of coordinates with the highest correlation."""
+    if not metric.dense:
+        return None
+    correlation = metric.covariance / np.outer(metric.std, metric.std)
+    np.fill_diagonal(correlation, 0.0)
+    a, b = np.unravel_index(int(np.argmax(np.abs(correlation))), correlation.shape)
+    return (int(a), int(b), float(correlation[a, b])) if abs(correlation[a, b]) > STRAIGHT else None
+
+
+def _correlations(a: np.ndarray, b: np.ndarray) -> Float[np.ndarray, "dim dim"]:
+    """Correlations of the columns of a with those of b."""
+    a, b = a - np.mean(a, axis=0), b - np.mean(b, axis=0)
+    lengths = np.outer(np.linalg.norm(a, axis=0), np.linalg.norm(b, axis=0))
+    return (a.T @ b) / np.where(lengths > 0, lengths, 1.0)

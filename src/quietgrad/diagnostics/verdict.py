@@ -1,0 +1,222 @@
+"""One verdict from all evidence, with its reasons in words and numbers, and what to do."""
+
+import dataclasses
+import enum
+import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from .comparison import Comparison
+from .evidence import Evidence, off, unsure
+
+# Nats that a Newton step may promise in all, and for each coordinate, before a fit counts as unfinished.
+GAIN, GAIN_EACH = 0.5, 0.02
+# Draws of the posterior that weights must be worth, and what they may differ from the chains by.
+WORTH, AGREE_MEAN, AGREE_SCALE = 100, 0.25, 0.25
+# Share of draws at which a density may be zero and weights still mend it.
+MOST_BAD = 0.01
+# Posterior sds by which restarts may differ, and nats by which another may be better.
+RESTART_MEAN, RESTART_GAIN = 0.5, 1.0
+
+
+class Verdict(enum.StrEnum):
+    """Whether to use q as it is, its draws with importance weights, or neither."""
+
+    TRUST = "trust"
+    CORRECTED = "use the corrected draws"
+    DO_NOT_TRUST = "do not trust"
+
+
+class Ending(NamedTuple):
+    """How the fit ended, as far as the verdict asks."""
+
+    status: str
+    hint: str
+    converged: bool
+    failed: bool
+
+
+class Restart(NamedTuple):
+    """Another fit of the same target: means and scales of its q, and its ELBO."""
+
+    mean: Float[np.ndarray, " dim"]
+    std: Float[np.ndarray, " dim"]
+    elbo: float
+    elbo_error: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Diagnosis:
+    """The verdict, why, and what to do.
+
+    `shift` is the posterior mean minus q's in posterior sds and `std_ratio` q's sd over the posterior's,
+    as estimated, with standard errors; infinite where nothing could be found out. `effective` is how many
+    posterior draws the weighted ones are worth. `gain` is what a Newton step promises, in nats.
+    """
+
+    verdict: Verdict
+    reasons: tuple[str, ...]
+    advice: tuple[str, ...]
+    khat: float
+    khat_limit: float
+    effective: float
+    draws: int
+    bad_share: float
+    shift: Float[np.ndarray, " dim"]
+    shift_error: Float[np.ndarray, " dim"]
+    std_ratio: Float[np.ndarray, " dim"]
+    std_ratio_error: Float[np.ndarray, " dim"]
+    gain: float
+    gain_error: float
+    gradients: int
+
+    def __str__(self) -> str:
+        lines = [f"{self.verdict}", *(f"  - {reason}" for reason in self.reasons)]
+        if self.advice:
+            lines += ["what to do:", *(f"  - {step}" for step in self.advice)]
+        return "\n".join(lines)
+
+
+class Findings(NamedTuple):
+    """Reasons by what follows from them: nothing mends it, weights may mend it, it is fine."""
+
+    fatal: list[str]
+    wrong: list[str]
+    fine: list[str]
+
+
+def judge(
+    evidence: Evidence, ending: Ending, name: Callable[[int], str], restarts: Sequence[Restart] = ()
+) -> tuple[Verdict, Findings]:
+    """The verdict and all reasons. `name` says what a coordinate is called."""
+    found = Findings([], [], [])
+    _ending(ending, found)
+    _density(evidence, name, found)
+    _restarts(evidence, restarts, name, found)
+    _errors(evidence.best, name, found)
+    _gain(evidence, found)
+    mends = _mends(evidence, found)
+    if found.fatal:
+        return Verdict.DO_NOT_TRUST, found
+    if not found.wrong:
+        return Verdict.TRUST, found
+    return (Verdict.CORRECTED if mends else Verdict.DO_NOT_TRUST), found
+
+
+def _ending(ending: Ending, found: Findings) -> None:
+    if ending.failed:
+        found.fatal.append(f"the fit failed ({ending.status}): {ending.hint}")
+    elif not ending.converged:
+        found.wrong.append(f"the fit did not converge ({ending.status}): {ending.hint}")
+
+
+def _density(evidence: Evidence, name: Callable[[int], str], found: Findings) -> None:
+    """Where the density is not finite, has no end, or has mass that q leaves out."""
+    share = evidence.draws.bad_share
+    if share > 0:
+        where = found.fatal if share > MOST_BAD else found.wrong
+        where.append(f"the log density or its gradient is not finite at {share:.2%} of q's draws")
+    for tail in evidence.tails[:1]:
+        names = " and ".join(name(i) for i in tail.coordinates)
+        if tail.improper:
+            found.fatal.append(f"the density does not fall off along {names}: the posterior is improper")
+        else:
+            missing = "mean and sd do" if tail.slope > -2.1 else "sd does"
+            found.fatal.append(
+                f"the density falls only like t^{tail.slope:.1f} along {names}, so its {missing} not exist"
+            )
+    if evidence.elsewhere is not None:
+        away, own = evidence.elsewhere, np.mean(evidence.draws.z, axis=0)
+        moved = np.abs(away.place - own) / np.std(evidence.draws.z, axis=0)
+        worst = int(np.argmax(moved))
+        found.fatal.append(
+            f"there is mass where q never looks: near {name(worst)} = {away.place[worst]:.4g} (q is at "
+            f"{own[worst]:.4g}), about exp({away.log_mass:.1f}) times that around q"
+        )
+
+
+def _restarts(
+    evidence: Evidence, restarts: Sequence[Restart], name: Callable[[int], str], found: Findings
+) -> None:
+    own, std = np.mean(evidence.draws.z, axis=0), np.std(evidence.draws.z, axis=0)
+    terms = evidence.draws.log_weights
+    elbo, error = float(np.mean(terms)), float(np.std(terms) / math.sqrt(terms.size))
+    for other in restarts:
+        gain, doubt = other.elbo - elbo, math.hypot(error, other.elbo_error)
+        if gain > RESTART_GAIN + 2 * doubt:
+            found.fatal.append(f"a restart found a better answer, by {gain:.1f} ± {doubt:.1f} nats")
+            continue
+        distance = np.abs(other.mean - own) / np.maximum(std, other.std)
+        worst = int(np.argmax(distance))
+        if distance[worst] > RESTART_MEAN and gain > -RESTART_GAIN - 2 * doubt:
+            found.fatal.append(
+                f"a restart that is as good ends {distance[worst]:.1f} sds away in {name(worst)}"
+            )
+    if restarts and not any("restart" in reason for reason in found.fatal):
+        found.fine.append(f"{len(restarts)} restarts agree, or ended lower")
+
+
+def _errors(best: Comparison, name: Callable[[int], str], found: Findings) -> None:
+    """Means and scales that are off, or could not be found out."""
+    (means, scales), (open_means, open_scales) = off(best), unsure(best)
+    ratio, ratio_error = np.exp(best.log_ratio), np.exp(best.log_ratio) * best.log_ratio_error
+    worst = _worst(np.abs(best.shift), means | open_means)
+    place = f"{best.shift[worst]:+.2f} ± {best.shift_error[worst]:.2f} sd in {name(worst)}"
+    if means.any():
+        found.wrong.append(f"off: {_count(means)}; the posterior mean differs from q's by {place}")
+    elif open_means.any():
+        found.wrong.append(f"open: {_count(open_means)}; the posterior mean may differ by {place}")
+    else:
+        found.fine.append(f"largest difference of a mean: {place}")
+    worst = _worst(np.abs(best.log_ratio), scales | open_scales)
+    place = f"{ratio[worst]:.2f} ± {ratio_error[worst]:.2f} times the posterior's in {name(worst)}"
+    if scales.any():
+        found.wrong.append(f"off: {_count(scales, 'sd')}; q's sd is {place}")
+    elif open_scales.any():
+        found.wrong.append(f"open: {_count(open_scales, 'sd')}; q's may be {place}")
+    else:
+        found.fine.append(f"largest difference of an sd: q's is {place}")
+
+
+def _gain(evidence: Evidence, found: Findings) -> None:
+    gain = evidence.gain
+    text = f"a Newton step promises {gain.nats:.2f} ± {gain.error:.2f} nats"
+    unfinished = gain.nats - 2 * gain.error > GAIN + GAIN_EACH * evidence.draws.z.shape[1]
+    (found.wrong if unfinished else found.fine).append(text)
+
+
+def _mends(evidence: Evidence, found: Findings) -> bool:
+    """Whether importance weights mend what is wrong; says so."""
+    weights, size = evidence.weights, evidence.draws.log_q.size
+    worth = f"{size:,} draws are worth {weights.effective:,.0f} of the posterior"
+    if not weights.usable:
+        found.fine.append(
+            f"importance weights cannot be relied on: k-hat {weights.khat:.2f}, limit {weights.limit:.2f}"
+        )
+        return False
+    found.fine.append(f"k-hat {weights.khat:.2f}, below the limit of {weights.limit:.2f}; {worth}")
+    if weights.effective < WORTH:
+        return False
+    a, b = evidence.weighted, evidence.moved
+    known = np.isfinite(b.shift_error) & np.isfinite(b.log_ratio_error)
+    doubt = np.hypot(a.shift_error, b.shift_error), np.hypot(a.log_ratio_error, b.log_ratio_error)
+    apart = (np.abs(a.shift - b.shift) > np.maximum(AGREE_MEAN, 3 * doubt[0])) | (
+        np.abs(a.log_ratio - b.log_ratio) > np.maximum(AGREE_SCALE, 3 * doubt[1])
+    )
+    if np.any(apart & known):
+        found.wrong.append("importance weights and short chains from q's draws do not agree")
+        return False
+    return True
+
+
+def _worst(size: np.ndarray, among: np.ndarray) -> int:
+    """The largest, among those that matter if there are any."""
+    return int(np.argmax(np.where(among, size, -1.0) if among.any() else size))
+
+
+def _count(which: np.ndarray, what: str = "mean") -> str:
+    number = int(np.count_nonzero(which))
+    return f"{number} of {which.size} {what}{'s' if which.size > 1 else ''}"

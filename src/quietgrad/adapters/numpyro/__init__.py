@@ -1,0 +1,11 @@
+"""NumPyro: models as targets, and quiet gradients inside NumPyro's own loop."""
+
+from ..._extras import needs_extra
+
+with needs_extra("numpyro", "a NumPyro model"):
+    import numpyro  # noqa: F401
+
+from .model import NumpyroModel
+from .reading import target_of
+
+__all__ = ["NumpyroModel", "target_of"]

@@ -1,0 +1,49 @@
+"""What a probabilistic program knows beyond its density: names, the user's scale, and predictions."""
+
+import abc
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import equinox as eqx
+from jaxtyping import Array, Key, PyTree
+
+
+class AbstractNamedModel(eqx.Module):
+    """The program that a target was made from. Methods take one point in the target's own form.
+
+    Arrays in it are data, and what is compiled for one program serves another with the same shapes.
+    """
+
+    @abc.abstractmethod
+    def constrain(self, point: PyTree) -> dict[str, Array]:
+        """The program's variables at a point, by name, on the scale of the user."""
+
+    @abc.abstractmethod
+    def log_likelihoods(self, point: PyTree) -> dict[str, Array]:
+        """log p(observed | point) by name, in the shapes of the observed variables, for all data."""
+
+    @abc.abstractmethod
+    def observed(self) -> dict[str, Any]:
+        """The observed values by name."""
+
+    @abc.abstractmethod
+    def dims(self) -> Mapping[str, Sequence[str | None]]:
+        """Names of the axes of a variable, where it has any; None for an axis without one."""
+
+    @abc.abstractmethod
+    def coords(self) -> Mapping[str, Any]:
+        """Labels along the named axes."""
+
+    @abc.abstractmethod
+    def predictive(
+        self,
+        draws: Mapping[str, Array],
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        *,
+        key: Key[Array, ""],
+    ) -> dict[str, Any]:
+        """Observed variables drawn anew for each of `draws`, as `constrain` gives them.
+
+        `args` and `kwargs` are new inputs of the program; without any, those of the fit are used.
+        """

@@ -7,13 +7,13 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
-from oracles import assert_mean, rule
+from oracles import assert_mean, rule, standard_error
 from scipy.special import expit
 from subjects import key_of
 
 from quietgrad import bases
 from quietgrad.bases import Normal
-from quietgrad.samplers import REGISTRY, Antithetic
+from quietgrad.samplers import REGISTRY, Antithetic, Iid
 
 REPLICATIONS = 4000
 DRAWS, DIM = 8, 3
@@ -74,6 +74,37 @@ def test_mean_of_a_nonlinear_function_is_unbiased(sampler, base):
     lift, spread = MARGINALS["skewed"], MARGINALS["tanh squared"]
     means = np.mean(lift(e[..., 0]) * spread(e[..., 1]) + np.tanh(e[..., 2]), axis=1)
     assert_mean(means, expectation(base, lift) * expectation(base, spread))
+
+
+INTEGRANDS = {
+    "odd": lambda e: np.tanh(e[..., 0]),
+    "even": lambda e: np.tanh(e[..., 0]) ** 2,
+    "sum": lambda e: np.tanh(e[..., 0]) + np.tanh(e[..., 1]) ** 2,
+    "product": lambda e: np.prod(np.tanh(e), axis=-1),
+    "even product": lambda e: np.tanh(e[..., 0]) * np.tanh(e[..., 1]),
+    "indicator": lambda e: (np.sum(e, axis=-1) > 1) * 1.0,
+}
+
+
+@pytest.mark.parametrize("name", INTEGRANDS)
+def test_variance_stays_within_what_is_promised(sampler, base, name):
+    bound = sampler.variance_bound(DRAWS)
+    if bound == np.inf:
+        return
+    own, plain = (np.mean(INTEGRANDS[name](draws_of(s, base)), axis=1) for s in (sampler, Iid()))
+    own, plain = ((means - np.mean(means)) ** 2 for means in (own, plain))
+    above = np.mean(own) - bound * np.mean(plain)
+    # The samplers' draws are not paired, so their errors add up.
+    assert above <= 5 * np.hypot(standard_error(own), bound * standard_error(plain))
+
+
+def test_antithetic_pairs_reach_their_bound(base):
+    """Twice the variance, for what is even in the draw: less would be a wrong promise."""
+    own, plain = (np.mean(INTEGRANDS["even"](draws_of(s, base)), axis=1) for s in (Antithetic(), Iid()))
+    own, plain = ((means - np.mean(means)) ** 2 for means in (own, plain))
+    error = np.hypot(standard_error(own), 2 * standard_error(plain))
+    assert abs(np.mean(own) - 2 * np.mean(plain)) <= 5 * error
+    assert np.mean(own) > np.mean(plain) + 5 * error
 
 
 def test_sets_differ_between_keys_and_repeat_with_them(sampler):

@@ -8,6 +8,7 @@ from ..datasets import files
 from ..environment import environment
 from ..estimators import REGISTRY as ESTIMATORS
 from ..families import REGISTRY as FAMILIES
+from ..methods import REGISTRY as METHODS
 
 
 def first_line(thing: object) -> str:
@@ -18,13 +19,14 @@ def first_line(thing: object) -> str:
 def print_catalogue() -> int:
     """Print every name that the other commands accept."""
     console = Console()
-    rooms = {
+    registries = {
         "tasks": {name: entry.title for name, entry in tasks.REGISTRY.items()},
         "families": {name: first_line(cls) for name, cls in FAMILIES.items()},
+        "methods": {name: first_line(cls) for name, cls in METHODS.items()},
         "estimators": {name: first_line(make) for name, make in ESTIMATORS.items()},
     }
-    for room, entries in rooms.items():
-        table = Table(title=room, show_header=False, title_justify="left", box=None)
+    for kind, entries in registries.items():
+        table = Table(title=kind, show_header=False, title_justify="left", box=None)
         for name, line in entries.items():
             table.add_row(f"[bold]{name}[/bold]", line)
         console.print(table)

@@ -30,6 +30,10 @@ class Antithetic(AbstractSampler):
             return f"antithetic pairs need an even number of draws; got {draws}"
         return self.half.refuses(draws // 2, base, dim)
 
+    def variance_bound(self, draws: int) -> float:
+        """Twice that of the half which is drawn: the even part is seen by half as many draws."""
+        return 2 * self.half.variance_bound(draws // 2)
+
     def init(self, draws: int, dim: int) -> PyTree:
         """The state of the half that is drawn."""
         return self.half.init(draws // 2, dim)

@@ -15,13 +15,18 @@ from .sampler import AbstractSampler
 class LatinHypercube(AbstractSampler):
     """Strata in random order for each coordinate, uniform within them; any L, any dimension.
 
-    Removes the part of the variance that is a sum of functions of single coordinates.
+    Removes the part of the variance that is a sum of functions of single coordinates, and never has more
+    than L/(L - 1) times the variance of independent draws (Owen 1997).
     """
 
     @property
     def independent(self) -> bool:
         """Strata are shared out."""
         return False
+
+    def variance_bound(self, draws: int) -> float:
+        """L/(L - 1): what is not a sum of functions of single coordinates can gain that little."""
+        return draws / (draws - 1) if draws > 1 else 1.0
 
     def draw(
         self,

@@ -1,6 +1,7 @@
 """The contract of a sampler: L draws whose marginals are the base, however they depend on each other."""
 
 import abc
+import math
 from typing import Any
 
 import equinox as eqx
@@ -21,6 +22,14 @@ class AbstractSampler(eqx.Module):
         """Why this sampler cannot make `draws` draws of `dim` coordinates; None if it can."""
         del draws, base, dim
         return None
+
+    def variance_bound(self, draws: int) -> float:
+        """The most that the variance of the draws' mean can be, relative to independent draws.
+
+        It holds whatever is averaged; infinite where nothing is promised.
+        """
+        del draws
+        return math.inf
 
     def init(self, draws: int, dim: int) -> PyTree:
         """What is computed once, before the first step."""

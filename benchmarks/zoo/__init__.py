@@ -1,0 +1,51 @@
+"""A zoo of posteriors as different as users' models are, with references for what is true of them."""
+
+from collections.abc import Callable
+
+from . import (
+    choices,
+    counts,
+    hierarchical,
+    improper,
+    linear,
+    mechanistic,
+    mixtures,
+    positive,
+    processes,
+    regression,
+    reported,
+    series,
+    shapes,
+    sparse,
+)
+from .model import Model, Moments, View
+
+FOLDERS = (
+    linear,
+    regression,
+    counts,
+    choices,
+    positive,
+    hierarchical,
+    series,
+    mechanistic,
+    processes,
+    mixtures,
+    sparse,
+    shapes,
+    improper,
+    reported,
+)
+# Models are made when asked for: their data are drawn then.
+REGISTRY: dict[str, Callable[[], Model]] = {
+    name: make for folder in FOLDERS for name, make in folder.MODELS.items()
+}
+
+__all__ = ["REGISTRY", "Model", "Moments", "View", "load"]
+
+
+def load(name: str) -> Model:
+    """The model of this name."""
+    if name not in REGISTRY:
+        raise ValueError(f"no model {name!r} in the zoo; there are {', '.join(REGISTRY)}")
+    return REGISTRY[name]()

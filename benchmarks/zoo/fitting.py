@@ -1,0 +1,83 @@
+"""Fits of a zoo's model by this library: what came out, how long it took, and what it says of itself."""
+
+import time
+from typing import Any
+
+import jax
+import jax.random as jr
+import numpy as np
+
+import quietgrad as qg
+from quietgrad.families import REGISTRY as FAMILIES
+from quietgrad.families.capabilities import HasMoments
+from quietgrad.methods import REGISTRY as METHODS
+
+from .judging import CORRECTED, DO_NOT_TRUST, TRUST, errors
+from .model import Model
+
+DRAWS = 20_000
+OURS = ("mean-field", "low-rank", "full-rank", "auto", "bam")
+
+
+def missing(tool: str) -> str | None:
+    """Why this way of fitting is not there, or None."""
+    if tool == "bam" and "bam" not in METHODS:
+        return "batch and match is not a registered method"
+    if tool == "auto" and "auto" not in FAMILIES and not hasattr(qg.methods, "Ladder"):
+        return 'family="auto" is not there'
+    return None
+
+
+def fit(model: Model, reference: dict[str, Any], tool: str, seed: int) -> dict[str, Any]:
+    """One fit with its errors, times and verdict."""
+    family, method = ("full-rank", "bam") if tool == "bam" else (tool, "auto")
+    began = time.perf_counter()
+    result = qg.fit(model.target, family, method=method, progress=False, key=jr.key(seed))
+    seconds = time.perf_counter() - began
+    mean, std = moments(result.q, jr.key(1000 + seed))
+    row = {
+        "elbo": float(result.elbo),
+        "elbo_error": float(result.elbo_error),
+        "status": str(result.status),
+        "hint": result.hint,
+        "fitted": type(result.q).__name__,
+        "seconds": round(seconds, 2),
+        **errors(reference, mean, std),
+    }
+    return row | _verdict(result, reference, seed)
+
+
+def moments(q: Any, key: jax.Array) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and standard deviation of a fitted family."""
+    if isinstance(q, HasMoments):
+        return np.asarray(q.mean()), np.sqrt(np.asarray(q.variance()))
+    z = np.asarray(q.sample(key, DRAWS))
+    return z.mean(axis=0), z.std(axis=0)
+
+
+def _verdict(result: Any, reference: dict[str, Any], seed: int) -> dict[str, Any]:
+    began = time.perf_counter()
+    if not hasattr(result, "diagnose"):
+        verdict = TRUST if str(result.status) == "converged" else DO_NOT_TRUST
+        return {"verdict": verdict, "judged_by": "status", "corrected_error": None}
+    try:
+        found = result.diagnose()
+    except Exception as error:
+        # A verdict that fails is no verdict: what a user then knows is the status.
+        verdict = TRUST if str(result.status) == "converged" else DO_NOT_TRUST
+        words = f"{type(error).__name__}: {error}"[:300]
+        return {"verdict": verdict, "judged_by": "status", "fault": words, "corrected_error": None}
+    row = {
+        "verdict": str(found.verdict),
+        "judged_by": "diagnose",
+        "reasons": list(found.reasons),
+        "advice": list(found.advice),
+        "khat": float(found.khat),
+        "corrected_error": None,
+        "verdict_seconds": round(time.perf_counter() - began, 2),
+    }
+    if row["verdict"] == CORRECTED:
+        points = np.asarray(result.posterior(jr.key(2000 + seed), 4000).points)
+        after = errors(reference, points.mean(axis=0), points.std(axis=0))
+        row["corrected_error"] = after["mean_error"]
+    return row

@@ -29,7 +29,7 @@ def key_of(name: str) -> Array:
 
 
 class Posterior(eqx.Module):
-    """A 2-D density: a quadratic, a ridge along z_2 = sin(1.5 z_1) of height `bend`, and a logit.
+    """A 2-D density: a quadratic, a ridge along z_2 = sin(1.5 z_1) of height `ridge`, and a logit.
 
     Tails are quadratic whatever the numbers, so gradients have variance under heavy-tailed bases too.
     `TRACES` counts how often Python runs through the density: only when something is compiled.
@@ -37,13 +37,13 @@ class Posterior(eqx.Module):
 
     loc: Float[Array, "2"]
     precision: Float[Array, "2 2"]
-    bend: Float[Array, ""]
+    ridge: Float[Array, ""]
 
     def log_prior(self, z: Float[Array, "2"]) -> Float[Array, ""]:
         """The quadratic and the ridge."""
         TRACES[0] += 1
         gap = z - self.loc
-        return -0.5 * gap @ self.precision @ gap - 0.5 * self.bend * (z[1] - jnp.sin(1.5 * z[0])) ** 2
+        return -0.5 * gap @ self.precision @ gap - 0.5 * self.ridge * (z[1] - jnp.sin(1.5 * z[0])) ** 2
 
     def log_likelihood(self, z: Float[Array, "2"], data: tuple[Array, Array]) -> Float[Array, " rows"]:
         """Bernoulli outcomes with logit x'z."""
@@ -52,10 +52,10 @@ class Posterior(eqx.Module):
         return y * logit - jnp.logaddexp(logit, 0.0)
 
 
-def _posterior(*, bend: float, slopes: float, dtype: Any) -> Target:
+def _posterior(*, ridge: float, slopes: float, dtype: Any) -> Target:
     x = slopes * jnp.array([[1.0, 2.0], [-1.5, 0.5], [0.3, -2.0], [2.0, 1.0], [-0.5, 1.5]])
     model = Posterior(
-        jnp.array([0.4, -0.3]), jnp.array([[1.5, 0.6], [0.6, 0.9]]), jnp.asarray(bend, x.dtype)
+        jnp.array([0.4, -0.3]), jnp.array([[1.5, 0.6], [0.6, 0.9]]), jnp.asarray(ridge, x.dtype)
     )
     y = jnp.array([1.0, 0.0, 1.0, 1.0, 0.0])
     model, data = cast((model, (x, y)), dtype)
@@ -63,8 +63,8 @@ def _posterior(*, bend: float, slopes: float, dtype: Any) -> Target:
 
 
 TARGETS = {
-    "gaussian": {"bend": 0.0, "slopes": 0.0},
-    "curved": {"bend": 2.0, "slopes": 1.0},
+    "gaussian": {"ridge": 0.0, "slopes": 0.0},
+    "curved": {"ridge": 2.0, "slopes": 1.0},
 }
 
 

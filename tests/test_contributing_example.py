@@ -80,7 +80,7 @@ def test_it_keeps_the_promises_of_the_registry(kind, added, key):
 
 def test_gradient_is_unbiased(added, key):
     target, q = target_2d("curved"), family("mean-field", 2)
-    made = Controlled(added, source="earlier", draws=4)
+    made = Controlled(added, source="lagged", draws=4)
     start = made.init(target, q)._replace(control_variate=jnp.array([3.0, -1.0]))
     key_before, key_now = jr.split(key)
     _, state = eqx.filter_jit(made.step)(target, q, start, key=key_before)

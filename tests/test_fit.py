@@ -1,6 +1,6 @@
-"""The optimisation loop: where it arrives, what it records, and that chunks and calls change nothing."""
+"""fit and stochastic steps: where they arrive, what is recorded, and that chunks change nothing."""
 
-import types
+import time
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -9,9 +9,13 @@ import numpy as np
 import optax
 import pytest
 from subjects import TRACES, family, target_2d
+from test_clock import Hands
 
 import quietgrad as qg
-from quietgrad import loop
+from quietgrad.clock import Clock
+from quietgrad.fitting import run
+from quietgrad.methods import sgd
+from quietgrad.recorder import Evaluation, Problem, Recorder
 
 LOC, STD = np.array([1.5, -2.0]), np.array([0.5, 3.0])
 
@@ -25,11 +29,18 @@ def target():
     return qg.Target.from_logdensity(gaussian, dim=2)
 
 
+def always(target, q, method, key, *, batch_size=None, **settings):
+    """A fit that evaluates whenever its method would like to, as studies do."""
+    problem = Problem(target, q, batch_size)
+    settings = {"evaluation": Evaluation(50, 50, share=None), "key": key, **settings}
+    return run(problem, method, Recorder(problem, **settings))
+
+
 @pytest.fixture(scope="module")
 def fitted(target):
     q = qg.MeanField.init(2, key=jr.key(0))
-    est, adam = qg.estimator("nocv", entropy="stl", draws=10), optax.adam(0.05)
-    return qg.fit(target, q, estimator=est, optimizer=adam, steps=1000, key=jr.key(1))
+    method = qg.Sgd(qg.estimator("nocv", entropy="stl", draws=10), optax.adam(0.05), steps=1000)
+    return always(target, q, method, jr.key(1), evaluation=Evaluation(500, 500, share=None))
 
 
 def test_reaches_the_optimum_of_a_gaussian(fitted):
@@ -44,75 +55,87 @@ def test_reaches_the_optimum_of_a_gaussian(fitted):
 
 
 def test_history_has_a_row_for_the_start_and_each_evaluation(fitted):
-    assert list(fitted.history) == ["step", "seconds", "elbo", "elbo_error"]
+    assert list(fitted.history) == ["step", "seconds", "wall", "elbo", "elbo_error"]
     np.testing.assert_array_equal(fitted.history["step"], np.arange(0, 1001, 10))
     assert all(column.shape == (101,) for column in fitted.history.values())
     assert fitted.history["seconds"][0] == 0
     assert np.all(np.diff(fitted.history["seconds"]) > 0)
-    assert fitted.seconds == fitted.history["seconds"][-1]
+    assert np.all(np.diff(fitted.history["wall"]) > 0)
     assert fitted.history["elbo"][-1] > fitted.history["elbo"][0]
     assert fitted.steps == 1000
 
 
 def test_result_says_how_it_went(fitted):
-    text = str(fitted)
+    text = fitted.explain()
     assert "MeanField of dim 2" in text
     assert "1,000 steps" in text
     assert f"converged: {fitted.hint}" in text
+    assert "judged 101 times" in text
 
 
-class Clock:
-    """Time that passes only where the test says so."""
-
-    def __init__(self, monkeypatch, *, compile_time, step_time, evaluation_time):
-        self.now = 0.0
-        monkeypatch.setattr(loop, "time", types.SimpleNamespace(perf_counter=lambda: self.now))
-        run, evaluate = loop._run, loop.elbo_with_error
-
-        def slow_run(job, carry, first, last):
-            self.now += compile_time if first == last else step_time * int(last - first)
-            return run(job, carry, first, last)
-
-        def slow_evaluation(*args, **settings):
-            self.now += evaluation_time
-            return evaluate(*args, **settings)
-
-        monkeypatch.setattr(loop, "_run", slow_run)
-        monkeypatch.setattr(loop, "elbo_with_error", slow_evaluation)
+@pytest.mark.parametrize("method", ["auto", "saa", "sgd"])
+@pytest.mark.parametrize("name", ["mean-field", "full-rank"])
+def test_the_clock_is_the_wall_clock_of_the_call(target, method, name, key):
+    began = time.perf_counter()
+    result = qg.fit(target, name, method=method, key=key)
+    wall = time.perf_counter() - began
+    # What is outside is the call itself and making the result.
+    assert wall - 0.05 - 0.05 * wall <= result.clock["total"] <= wall
+    parts = [result.clock[phase] for phase in ("compile", "optimise", "evaluate", "other")]
+    assert min(parts) >= 0
+    assert sum(parts) == pytest.approx(result.clock["total"])
 
 
-def test_seconds_leave_out_compilation_and_evaluation(target, monkeypatch, key):
-    Clock(monkeypatch, compile_time=1000.0, step_time=0.25, evaluation_time=100.0)
-    q = qg.MeanField.init(2, key=key)
-    result = qg.fit(target, q, steps=10, evaluate_every=4, key=key)
+def test_steps_are_on_the_clock_of_optimisation_and_evaluations_are_not(target, key, monkeypatch):
+    hands, real = Hands(), sgd._run
+
+    def slow(job, carry, first, last):
+        hands.now += 0.25 * int(last - first)
+        return real(job, carry, first, last)
+
+    def callback(moment):
+        hands.now += 100
+
+    monkeypatch.setattr(sgd, "_run", slow)
+    q, method = qg.MeanField.init(2, key=key), qg.Sgd(steps=10, evaluate_every=4)
+    result = always(target, q, method, key, callback=callback, clock=Clock(hands))
     np.testing.assert_array_equal(result.history["step"], [0, 4, 8, 10])
     np.testing.assert_array_equal(result.history["seconds"], [0, 1, 2, 2.5])
-    assert result.compile_seconds == 1000
+    assert result.clock["evaluate"] == 400
+    assert result.clock["total"] == 402.5
+    longer = qg.Sgd(steps=100, evaluate_every=4)
+    short = always(target, q, longer, key, clock=Clock(hands), optimise_seconds=1.5)
+    assert short.steps == 8
+    assert short.status is qg.Status.BUDGET
 
 
-def test_seconds_can_be_the_budget(target, monkeypatch, key):
-    Clock(monkeypatch, compile_time=1000.0, step_time=0.25, evaluation_time=100.0)
-    q = qg.MeanField.init(2, key=key)
-    result = qg.fit(target, q, steps=100, evaluate_every=4, seconds=1.5, key=key)
-    assert result.steps == 8
+def test_every_step_has_draws_of_its_own(key):
+    """With the same draws in each step, plain gradients of a linear target would move by equal steps."""
+    target = qg.Target.from_logdensity(lambda z: -0.5 * jnp.sum((z - 3) ** 2), dim=2)
+    q = qg.MeanField(jnp.zeros(2), jnp.zeros(2))
+    method = qg.Sgd(qg.estimator("nocv", draws=1), optax.sgd(1e-6), steps=6, evaluate_every=1)
+    places = []
+    always(target, q, method, key, callback=lambda m: places.append(np.asarray(m.q.loc)))
+    moves = np.diff(places, axis=0)
+    assert np.unique(np.round(moves / np.abs(moves).max(), 3), axis=0).shape[0] == 6
 
 
 def test_result_does_not_depend_on_how_steps_are_cut(key):
     q, target = family("mean-field", 2), target_2d("curved")
     runs = [
-        qg.fit(target, q, steps=60, evaluate_every=every, batch_size=2, key=key) for every in (60, 7, 1)
+        always(target, q, qg.Sgd("nocv", steps=60, evaluate_every=every), key, batch_size=2)
+        for every in (60, 7, 1)
     ]
     for other in runs[1:]:
         assert eqx.tree_equal(runs[0].q, other.q)
-    # The same step is evaluated with the same draws, too.
+    # The judge's draws are the same, too.
     assert runs[0].history["elbo"][-1] == runs[1].history["elbo"][-1] == runs[2].history["elbo"][60]
 
 
 def test_result_depends_on_the_key_alone(key):
     q, target = family("mean-field", 2), target_2d("curved")
-    first, again, other = (
-        qg.fit(target, q, steps=20, evaluate_every=10, key=k) for k in (key, key, jr.key(7))
-    )
+    method = qg.Sgd(steps=20, evaluate_every=10)
+    first, again, other = (qg.fit(target, q, method=method, key=k) for k in (key, key, jr.key(7)))
     assert eqx.tree_equal(first.q, again.q)
     assert first.elbo == again.elbo
     assert not eqx.tree_equal(first.q, other.q)
@@ -121,65 +144,35 @@ def test_result_depends_on_the_key_alone(key):
 def test_second_fit_does_not_compile_again(key, monkeypatch):
     """Not even with a new optimiser made by the same call, another start and other numbers of steps."""
     target, q = target_2d("curved"), family("mean-field", 2)
-    qg.fit(target, q, optimizer=optax.adam(1e-2), steps=20, key=key)
+    qg.fit(target, q, method=qg.Sgd(optimizer=optax.adam(1e-2), steps=20), key=key)
     monkeypatch.setattr(qg.Target, "check", lambda self, dim: None)
     before = TRACES[0]
     moved = eqx.tree_at(lambda q: q.loc, q, q.loc + 1)
-    qg.fit(target_2d("gaussian"), moved, optimizer=optax.adam(1e-2), steps=31, key=jr.key(0))
+    method = qg.Sgd(optimizer=optax.adam(1e-2), steps=31)
+    result = qg.fit(target_2d("gaussian"), moved, method=method, key=jr.key(0))
     assert TRACES[0] == before
-    qg.fit(target, q, optimizer=optax.adam(2e-2), steps=20, key=key)
+    assert result.programs == 0
+    qg.fit(target, q, method=qg.Sgd(optimizer=optax.adam(2e-2), steps=20), key=key)
     assert TRACES[0] > before
-
-
-def test_only_the_empty_chunk_compiles(key, monkeypatch):
-    traces, run = [], loop._run
-
-    def counted(*args):
-        before = TRACES[0]
-        out = run(*args)
-        traces.append(TRACES[0] - before)
-        return out
-
-    monkeypatch.setattr(loop, "_run", counted)
-    q, rate = family("mean-field", 2), optax.adam(3e-3)
-    qg.fit(target_2d("curved"), q, optimizer=rate, steps=10, evaluate_every=4, key=key)
-    assert traces[0] > 0
-    assert traces[1:] == [0, 0, 0]
 
 
 @pytest.mark.parametrize("stateful", ["nocv", "quadcv"])
 def test_estimator_state_is_handed_back(stateful, key):
     q, est = family("mean-field", 2), qg.estimator(stateful, draws=4)
     target = target_2d("curved")
-    result = qg.fit(target, q, estimator=est, steps=5, key=key)
+    result = qg.fit(target, q, method=qg.Sgd(est, steps=5), key=key)
     start = est.init(target, q)
     assert eqx.tree_equal(result.estimator_state, start) == (stateful == "nocv")
     est.step(target, result.q, result.estimator_state, key=key)
 
 
 def test_plateau_ends_the_run_early(target, key):
-    q = qg.MeanField.init(2, key=key)
-    adam = optax.adam(0.1)
-    stop = qg.Plateau(nats=0.5)
-    result = qg.fit(target, q, optimizer=adam, steps=5000, evaluate_every=50, stop=stop, key=key)
+    q, stop = qg.MeanField.init(2, key=key), qg.Plateau(nats=0.5)
+    method = qg.Sgd("nocv", optax.adam(0.1), steps=5000, evaluate_every=50, stop=stop)
+    result = always(target, q, method, key)
     assert result.status is qg.Status.CONVERGED
     # The verdict wants ten evaluations, the start being one.
     assert 450 <= result.steps < 5000
-
-
-def test_monitor_adds_columns_off_the_clock(target, key):
-    q = qg.MeanField.init(2, key=key)
-    seen = []
-
-    def monitor(q, state, step):
-        seen.append(step)
-        return {"first": float(q.loc[0])} if step else {}
-
-    result = qg.fit(target, q, steps=6, evaluate_every=2, monitor=monitor, key=key)
-    assert seen == [0, 2, 4, 6]
-    first = result.history["first"]
-    assert np.isnan(first[0])
-    assert first[-1] == result.q.loc[0]
 
 
 def test_samples_have_the_form_of_the_targets_points(key):
@@ -188,7 +181,7 @@ def test_samples_have_the_form_of_the_targets_points(key):
 
     example = {"weights": jnp.zeros((2, 3)), "offset": 0.0}
     target = qg.Target.from_logdensity(log_density, example=example)
-    result = qg.fit(target, qg.MeanField.init(7, key=key), steps=2, key=key)
+    result = qg.fit(target, method=qg.Sgd(steps=2), key=key)
     sample = result.sample(key, 11)
     assert {name: x.shape for name, x in sample.items()} == {"weights": (11, 2, 3), "offset": (11,)}
     assert result.sample(key)["offset"].shape == (1000,)
@@ -196,8 +189,68 @@ def test_samples_have_the_form_of_the_targets_points(key):
 
 @pytest.mark.parametrize(("show", "quiet"), [(None, True), (False, True), (True, False)])
 def test_progress_is_shown_on_request_and_silent_without_a_terminal(target, key, capsys, show, quiet):
-    q = qg.MeanField.init(2, key=key)
-    qg.fit(target, q, steps=4, progress=show, key=key)
+    qg.fit(target, method=qg.Sgd(steps=4), progress=show, key=key)
     shown = capsys.readouterr()
     assert shown.out == ""
     assert (shown.err == "") == quiet
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "words"),
+    [
+        ({"method": "sda"}, ValueError, "unknown method 'sda'.*saa"),
+        ({"method": optax.adam(0.1)}, TypeError, "method must be one of the names auto, saa, sgd"),
+        ({"family": "mean-feild"}, ValueError, "Did you mean 'mean-field'"),
+        ({"family": qg.MeanField}, TypeError, "the class MeanField itself"),
+        ({"seconds": 0}, ValueError, "seconds must be positive"),
+        ({"batch_size": 3}, ValueError, "no data to take batches of"),
+        ({"key": 3}, TypeError, "jax.random.key"),
+    ],
+)
+def test_misuse_says_what_to_do(target, arguments, error, words):
+    with pytest.raises(error, match=words):
+        qg.fit(target, **{"key": jr.key(0), **arguments})
+
+
+def test_a_family_by_name_needs_to_know_its_dim():
+    with pytest.raises(ValueError, match="does not say its dim"):
+        qg.fit(qg.Target(lambda z: -z @ z), key=jr.key(0))
+
+
+def test_settings_of_a_method_are_checked():
+    with pytest.raises(ValueError, match="steps must be a whole number"):
+        qg.Sgd(steps=0)
+    with pytest.raises(TypeError, match="made by optax"):
+        qg.Sgd(optimizer=0.01)
+    with pytest.raises(ValueError, match="unknown estimator 'noc'"):
+        qg.Sgd("noc")
+    with pytest.raises(TypeError, match="learning_rate"):
+        qg.Auto(learning_rate=0.1)
+
+
+NOISE = np.random.default_rng(0).normal(size=50)
+VERDICTS = {
+    "flat": (np.full(50, -3.0), True),
+    "falling": (-np.arange(50.0), True),
+    "rising": (np.arange(50.0), False),
+    "risen, then flat": (np.minimum(np.arange(50.0), 20.0), True),
+    "flat under little noise": (0.1 * NOISE, True),
+    "flat under much noise": (100 * NOISE, False),
+    "too short": (np.full(9, -3.0), False),
+    "just long enough": (np.full(10, -3.0), True),
+    "not a number": (np.full(50, np.nan), False),
+    "infinite": (np.full(50, -np.inf), False),
+}
+
+
+@pytest.mark.parametrize("name", VERDICTS)
+def test_plateau(name):
+    elbo, arrived = VERDICTS[name]
+    assert qg.Plateau().reached(list(elbo)) is arrived
+
+
+def test_plateau_counts_gains_in_nats():
+    """Fifths of ten evaluations each, one nat apart."""
+    elbo = [0.0] * 40 + [1.0] * 10
+    assert qg.Plateau(nats=1.1).reached(elbo)
+    assert not qg.Plateau(nats=0.9).reached(elbo)

@@ -10,6 +10,7 @@ import optax
 import pytest
 
 import quietgrad as qg
+from quietgrad.recorder import Evaluation, Problem, Recorder
 
 ROWS = 10
 
@@ -22,18 +23,17 @@ def counts_of_steps(batch_size, steps, key):
         data=np.arange(ROWS),
     )
     q = qg.MeanField(jnp.zeros(ROWS), jnp.full(ROWS, -100.0))
-    result = qg.fit(
-        target,
-        q,
-        estimator=qg.estimator("nocv", draws=4),
-        optimizer=optax.sgd(1.0),
-        steps=steps,
-        batch_size=batch_size,
-        evaluate_every=1,
-        monitor=lambda q, state, step: {f"row {i}": float(x) for i, x in enumerate(q.loc)},
-        key=key,
-    )
-    raised = np.stack([np.diff(result.history[f"row {i}"]) for i in range(ROWS)], axis=1)
+
+    def callback(moment):
+        return {f"row {i}": float(x) for i, x in enumerate(moment.q.loc)}
+
+    method = qg.Sgd(qg.estimator("nocv", draws=4), optax.sgd(1.0), steps=steps, evaluate_every=1)
+    problem = Problem(target, q, batch_size)
+    recorder = Recorder(problem, evaluation=Evaluation(4, 4, share=None), callback=callback, key=key)
+    # The target has no end, which the recorder would say at the end; only the steps matter here.
+    method.steps_from(problem, recorder)
+    columns = recorder.history.arrays()
+    raised = np.stack([np.diff(np.append(0.0, columns[f"row {i}"])) for i in range(ROWS)], axis=1)
     counts = raised * (batch_size or ROWS) / ROWS
     # Sums of a few numbers of size ten.
     np.testing.assert_allclose(counts, np.round(counts), atol=1e-12)

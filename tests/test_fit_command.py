@@ -13,6 +13,7 @@ import quietgrad as qg
 
 target = qg.Target.from_logdensity(lambda z: -0.5 * jnp.sum(z**2 * jnp.arange(1, 4)), dim=3)
 vague = qg.Target(lambda z: -0.5 * jnp.sum(z**2))
+broken = qg.Target.from_logdensity(lambda z: jnp.nan * z[0], dim=3)
 """
 
 
@@ -33,7 +34,7 @@ def run(name="my_model.py:target", *, method="auto", family="mean-field", json_p
     ("method", "options"),
     [
         ("auto", {}),
-        ("auto", {"estimator": "nocv", "draws": 4, "steps": 900, "seconds": 5.0}),
+        ("auto", {"estimator": "nocv", "draws": 4, "steps": 900}),
         ("saa", {}),
         ("sgd", {"steps": 50}),
         ("sgd", {"estimator": "auto", "steps": 50, "learning_rate": 0.05}),
@@ -41,10 +42,11 @@ def run(name="my_model.py:target", *, method="auto", family="mean-field", json_p
 )
 def test_every_method_from_a_users_file(method, options, folder, capsys):
     path = folder / "out.json"
-    assert run(method=method, json_path=path, **options) == 0
+    assert run(method=method, json_path=path, **options) in (0, 3)
     document = json.loads(path.read_text())
     assert document["format"] == fit.FORMAT
     assert (document["method"], document["options"]) == (method, options)
+    assert document["clock"]["total"] > 0
     assert document["environment"]["quietgrad"] == qg.__version__
     assert len(document["history"]["elbo"]) == len(document["history"]["seconds"])
     printed = " ".join(capsys.readouterr().out.split())
@@ -55,10 +57,17 @@ def test_every_method_from_a_users_file(method, options, folder, capsys):
 
 def test_a_task_has_test_rows_and_its_batch_size(folder, capsys):
     path = folder / "out.json"
-    assert run("breast-cancer", method="sgd", steps=20, json_path=path) == 0
+    assert run("breast-cancer", method="sgd", steps=20, json_path=path) == 3
     assert json.loads(path.read_text())["test_rows"] > 0
     assert "test lppd" in capsys.readouterr().out
     assert models.load_model("diabetes-mini").batch_size == qg.tasks.load("diabetes-mini").batch_size
+
+
+def test_exit_codes_follow_the_ending(capsys):
+    assert run() == 0
+    assert run("my_model.py:broken") == 1
+    assert "non-finite" in capsys.readouterr().out
+    assert run(seconds=1e-3) == 3
 
 
 @pytest.mark.parametrize(

@@ -24,8 +24,8 @@ class Scaled(AbstractEstimator):
     def biased(self):
         return True
 
-    def supports(self, target, q):
-        return self.plain.supports(target, q)
+    def refuses(self, target, q):
+        return self.plain.refuses(target, q)
 
     def _init(self, target, q):
         return self.plain.init(target, q)

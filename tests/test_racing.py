@@ -6,6 +6,7 @@ import sys
 
 import jax.numpy as jnp
 import jax.random as jr
+import numpy as np
 import pytest
 
 import quietgrad as qg
@@ -39,7 +40,36 @@ def test_names_a_winner_and_says_why():
     assert result.winner in result.recommendation()
     lanes = {lane.name: lane for lane in result.lanes}
     assert lanes["quiet"].variance < lanes["plain"].variance
-    assert result.mark == result.best.elbo - 1
+    assert lanes["quiet"].estimator == "Quiet"
+    assert all(lane.clock["optimise"] > 0 for lane in result.lanes)
+
+
+def test_methods_race_under_the_same_judge_and_the_same_limit():
+    target = qg.Target.from_logdensity(lambda z: -jnp.sum(jnp.cosh(z - 2)), dim=3)
+    entrants = {"auto": "auto", "saa": qg.Saa(), "sgd": qg.Sgd("quiet")}
+    result = qg.race(target, "full-rank", entrants=entrants, seconds=0.2, key=jr.key(0))
+    lanes = {lane.name: lane for lane in result.lanes}
+    # Everyone starts at the family's own start or a mean-field one; nobody gets quiet's numbers.
+    assert lanes["saa"].microseconds is None
+    assert lanes["auto"].noise_cost is None
+    assert lanes["sgd"].noise_cost > 0
+    slack = 0.5
+    assert all(lane.seconds[-1] < 0.2 + slack for lane in result.lanes)
+    with pytest.raises(ValueError, match=r"unknown entrant 'autoo'.*auto"):
+        qg.race(target, entrants={"a": "autoo"}, key=jr.key(0))
+
+
+def test_an_arrival_must_be_held_and_be_at_the_mark():
+    """The mark is a nat below the best answer by the judge; what is 50 nats below is not there."""
+    target = qg.Target.from_logdensity(lambda z: -0.5 * jnp.sum((z - 20) ** 2), dim=2)
+    entrants = {"slow": qg.estimator("quiet"), "auto": "auto"}
+    result = qg.race(target, entrants=entrants, seconds=0.3, learning_rate=1e-4, key=jr.key(0))
+    lanes = {lane.name: lane for lane in result.lanes}
+    assert result.winner == "auto"
+    assert lanes["slow"].seconds_to_mark is None
+    place = int(np.flatnonzero(lanes["auto"].seconds >= lanes["auto"].seconds_to_mark)[0])
+    assert lanes["auto"].elbos[place] >= result.mark
+    assert result.mark > float(qg.elbo(target, result.best.q, key=jr.key(1))) - 1.5
 
 
 def test_command_prints_a_table_and_writes_json(tmp_path):
@@ -47,7 +77,7 @@ def test_command_prints_a_table_and_writes_json(tmp_path):
     assert done.returncode == 0, done.stderr
     assert "Use " in done.stdout
     document = json.loads((tmp_path / "race.json").read_text())
-    assert document["format"] == 1
+    assert document["format"] == 2
     assert len(document["lanes"]) >= 7
     assert document["environment"]["quietgrad"] == qg.__version__
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .families import AffineRealNVP, FullRank, LowRank, MeanField, RealNVP
     from .fitting import fit
     from .gradient_noise import gradient_error, gradient_variance, variance_ratio
+    from .methods import Auto, Saa, Sgd
     from .metrics import elbo, elbo_with_error, lppd
     from .racing import race
     from .results import FitResult, Plateau, Reached, Status
@@ -31,6 +32,7 @@ _HOMES = {
     "families": ["AffineRealNVP", "FullRank", "LowRank", "MeanField", "RealNVP"],
     "gradient_noise": ["gradient_error", "gradient_variance", "variance_ratio"],
     "fitting": ["fit"],
+    "methods": ["Auto", "Saa", "Sgd"],
     "metrics": ["elbo", "elbo_with_error", "lppd"],
     "racing": ["race"],
     "results": ["FitResult", "Plateau", "Reached", "Status"],
@@ -44,6 +46,7 @@ _HOME = {name: module for module, names in _HOMES.items() for name in names}
 __all__ = [
     "AffineRealNVP",
     "Antithetic",
+    "Auto",
     "Closed",
     "Controlled",
     "Estimate",
@@ -62,8 +65,10 @@ __all__ = [
     "Reached",
     "RealNVP",
     "Rqmc",
+    "Saa",
     "Sampled",
     "ScoreFunction",
+    "Sgd",
     "Status",
     "Stein",
     "StickTheLanding",

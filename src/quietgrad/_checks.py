@@ -56,3 +56,15 @@ def whole(value: Any, name: str, *, least: int) -> int:
     if not exact or number < least:
         raise ValueError(f"{name} must be a whole number of at least {least}; got {value!r}")
     return number
+
+
+def check_key(key: Any) -> None:
+    """Raise a `TypeError` unless `key` is a jax random key."""
+    import jax
+    import jax.numpy as jnp
+
+    good = isinstance(key, jax.Array) and (
+        jnp.issubdtype(key.dtype, jax.dtypes.prng_key) or key.dtype == jnp.uint32
+    )
+    if not good:
+        raise TypeError(f"key must be a jax.random.key(seed); got {type(key).__name__}")

@@ -1,25 +1,32 @@
-"""A progress bar on a terminal, and silence elsewhere."""
+"""A line of progress on a terminal, and silence elsewhere."""
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.status import Status
+
+Show = Callable[[str, Mapping[str, float | int]], None]
 
 
 @contextmanager
-def progress_bar(total: int, *, show: bool | None) -> Iterator[Callable[[int, float], None]]:
-    """Yield `update(step, elbo)`; `show=None` shows the bar when standard error is a terminal."""
+def progress_line(*, show: bool | None) -> Iterator[Show]:
+    """Yield `show(stage, row)`; `show=None` shows the line when standard error is a terminal."""
     if not (sys.stderr.isatty() if show is None else show):
-        yield lambda step, elbo: None
+        yield lambda stage, row: None
         return
-    columns = (
-        BarColumn(),
-        TextColumn("step {task.completed:,.0f}/{task.total:,.0f}"),
-        TextColumn("ELBO {task.fields[elbo]:,.2f}"),
-        TimeRemainingColumn(),
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda stage, row: console.print(_words(stage, row), highlight=False, soft_wrap=True)
+        return
+    with Status("compiling", console=console) as line:
+        yield lambda stage, row: line.update(_words(stage, row))
+
+
+def _words(stage: str, row: Mapping[str, float | int]) -> str:
+    words = f"{stage}: " if stage else ""
+    return (
+        f"{words}step {row['step']:,.0f}, ELBO {row['elbo']:,.2f} ± {row['elbo_error']:.2f}, "
+        f"{row['wall']:.1f} s"
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("fit", total=total, elbo=float("nan"))
-        yield lambda step, elbo: bar.update(task, completed=step, elbo=elbo)

@@ -1,4 +1,4 @@
-"""Normal draws as `jax.random` makes them, bit for bit, in one loop that fuses with its neighbours.
+"""Random keys as words, and normal draws as `jax.random` makes them, bit for bit, in one fused loop.
 
 On CPUs jax rolls the rounds of its generator (Threefry-2x32; Salmon et al. 2011) into a loop over whole
 arrays, which compiles sooner and runs at less than half the speed; drawing is a large part of a cheap
@@ -33,6 +33,17 @@ def normal(shape: tuple[int, ...], dtype: Any, *, key: Key[Array, ""]) -> Float[
     # XLA copies cheap operations into everything that uses them, which would draw again for each use.
     # It never copies a division, so divide by a one that it cannot see through (LLVM then can).
     return e / (1 + ((word >> 31) >> 1).astype(jnp.float32))
+
+
+def key_words(key: Array) -> list[int]:
+    """The words of a random key, typed or raw, without compiling anything."""
+    typed = jnp.issubdtype(key.dtype, jax.dtypes.prng_key)
+    return [int(word) for word in np.asarray(jr.key_data(key) if typed else key).ravel()]
+
+
+def key_of(words: UInt32[Array, "2"]) -> Key[Array, ""]:
+    """The key with these two words."""
+    return jr.wrap_key_data(words, impl="threefry2x32")
 
 
 def bits(shape: tuple[int, ...], *, key: Key[Array, ""]) -> UInt32[Array, "..."]:

@@ -42,13 +42,13 @@ def fit(
     family
         The variational family.
     estimator
-        The gradient estimator: for auto, one to keep; for sgd, stl if left out.
+        The gradient estimator: for auto, one to keep; for sgd, quiet if left out.
     draws
         The estimator's draws per step; its own default if left out.
     steps
-        Optimisation steps: for auto, the most; for sgd, 5000 if left out.
+        Stochastic steps: for auto, the most; for sgd, 10,000 if left out.
     seconds
-        Seconds of optimisation at most.
+        Seconds that the fit may take at most, compilation included.
     learning_rate
         Adam's step size (sgd); the paper's for a task and family, else 0.01.
     batch_size
@@ -127,7 +127,7 @@ def race(
 
 
 study = cyclopts.App(
-    name="study", help="Run a grid of tasks, families and estimators, and make its page."
+    name="study", help="Run a grid of tasks, families, estimators and methods, and make its page."
 )
 app.command(study)
 
@@ -153,8 +153,8 @@ def run_study(
     out
         Results directory; quietgrad-results/ and the study's name if left out.
     only
-        Run only these cells, as key=value with the keys task, family, estimator, draws, rep, group.
-        May be given several times.
+        Run only these cells, as key=value with the keys task, family, method, estimator, draws, rep,
+        group. May be given several times.
     reps
         Repetitions, instead of the spec's.
     steps
@@ -186,6 +186,31 @@ def study_status(directory: Path) -> int:
     return status(directory)
 
 
+@study.command(name="time")
+def study_time(
+    directory: Path, *, module: Path | None = None, rounds: int = 9, burst: float = 0.2
+) -> int:
+    """Measure the seconds a step of every row of a study, on this machine while it does nothing else.
+
+    For studies that were run untimed: the report then has a clock, steps times seconds a step. Stored as
+    timing.json beside the results. Methods that end themselves are timed when they run.
+
+    Parameters
+    ----------
+    directory
+        Where `quietgrad study` put its results.
+    module
+        The Python file with the study's own models, if its spec names one.
+    rounds
+        Rounds, in each of which every configuration takes one burst of steps.
+    burst
+        Seconds of a burst.
+    """
+    from .commands.study import time_steps
+
+    return time_steps(directory, module=module, rounds=rounds, burst=burst)
+
+
 @study.command(name="list")
 def study_list() -> int:
     """List the studies that come with quietgrad."""
@@ -196,7 +221,7 @@ def study_list() -> int:
 
 @app.command(name="list")
 def list_names() -> int:
-    """List tasks, families and estimators, with a line on each."""
+    """List tasks, families, methods and estimators, with a line on each."""
     from .commands.catalogue import print_catalogue
 
     return print_catalogue()
@@ -234,7 +259,11 @@ def info() -> int:
 
 
 def main() -> None:
-    """Run the command and exit: 0 done, 1 ran but did not succeed, 2 misuse, 130 interrupted."""
+    """Run the command and exit.
+
+    0 done; 1 ran but did not succeed; 2 misuse; 3 a fit that reached its limit before it converged;
+    130 interrupted.
+    """
     try:
         sys.exit(app(result_action="return_value"))
     except (ValueError, TypeError, FileNotFoundError, ImportError) as error:

@@ -1,5 +1,6 @@
 """Where a result was made: versions, machine, precision. Written into every results file."""
 
+import functools
 import os
 import platform
 import subprocess
@@ -24,10 +25,25 @@ def environment() -> dict[str, Any]:
         "machine": platform.machine(),
         "cpu": cpu_model(),
         "cores": os.cpu_count() or 0,
+        "threads": threads(),
         "xla_flags": os.environ.get("XLA_FLAGS", ""),
         "backend": jax.default_backend(),
         "precision": "float64" if jax.config.read("jax_enable_x64") else "float32",
     }
+
+
+@functools.cache
+def current_environment() -> dict[str, Any]:
+    """The environment of this process when it was first asked for, which is that of the code it runs."""
+    return environment()
+
+
+def threads() -> int:
+    """How many threads XLA uses in this process."""
+    given = os.environ.get("PJRT_NPROC") or os.environ.get("NPROC")
+    if given:
+        return int(given)
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def commit() -> dict[str, Any]:
@@ -53,3 +69,14 @@ def cpu_model() -> str:
         return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
     except (OSError, StopIteration):
         return platform.processor()
+
+
+def cache_folder() -> Path:
+    """The user's cache folder for this package."""
+    try:
+        import pooch
+    except ImportError:
+        # Files put into the cache by hand are found without pooch too; this is its answer on Linux.
+        root = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+        return Path(root).expanduser() / "quietgrad"
+    return Path(pooch.os_cache("quietgrad"))

@@ -1,109 +1,114 @@
-"""`fit`: the one call, and the methods behind it."""
+"""`fit`: the one call. It checks what was given, opens a recorder, and hands both to a method."""
 
-import dataclasses
-from collections.abc import Callable
 from typing import Any
 
-import jax.random as jr
+import equinox as eqx
 from jaxtyping import Array, Key
 
-from . import loop
-from ._checks import lookup, unknown, whole
-from .auto import AutoSettings, Decision, Switching, cheapest, fit_auto
-from .estimators import AbstractEstimator
+from ._checks import check_key, instance, lookup, part
+from .clock import Clock
+from .families import REGISTRY as FAMILIES
 from .families import AbstractFamily
-from .results import FitResult
-from .saa import SaaSettings, fit_saa
+from .methods import REGISTRY as METHODS
+from .methods import AbstractMethod
+from .recorder import INTERRUPTED, Callback, Ended, Problem, Recorder
+from .results import FitResult, Status
 from .targets import Target
 
 
-def _sgd(
+def fit(
     target: Target,
-    q: AbstractFamily,
+    family: AbstractFamily | str = "mean-field",
     *,
-    estimator: AbstractEstimator | str = "nocv",
-    by_clock: bool = True,
-    key: Key[Array, ""],
-    **settings: Any,
-) -> FitResult:
-    if estimator != "auto":
-        return loop.fit(target, q, estimator=estimator, key=key, **settings)
-    steps = whole(settings.get("steps", loop.STEPS), "steps", least=1)
-    batch_size = settings.get("batch_size")
-    watch = jr.fold_in(key, 2**31)
-    switch = Switching(target, steps=steps, batch_size=batch_size, by_clock=by_clock, key=watch)
-    return loop.fit(target, q, estimator=cheapest(q), switch=switch, key=key, **settings)
-
-
-def _saa(
-    target: Target,
-    q: AbstractFamily,
-    *,
-    key: Key[Array, ""],
+    method: AbstractMethod | str = "auto",
     batch_size: int | None = None,
-    monitor: loop.Monitor | None = None,
-    **settings: Any,
+    seconds: float | int | None = None,
+    progress: bool | None = None,
+    callback: Callback | None = None,
+    key: Key[Array, ""],
 ) -> FitResult:
+    """Fit a variational family to a target by maximising the ELBO.
+
+    `family` is a registered name ("mean-field", "low-rank", "full-rank", ...) or an instance, which is
+    then the start. `method` is a registered name or an instance with its settings: `Auto()` needs none,
+    `Sgd(estimator=..., optimizer=..., steps=...)` takes stochastic gradient steps, `Saa()` fixes its
+    draws. `batch_size` rows are used a step; all of them by default. `seconds` limits the whole call,
+    compilation included. `progress=None` shows a line when standard error is a terminal.
+    `callback(moment)` is called at every evaluation and may return further columns of the history.
+
+    Ctrl-C ends the fit and returns the best answer so far, with status "interrupted".
+    """
+    clock = Clock()
+    with clock.running():
+        method = part(method, METHODS, AbstractMethod, "method")
+        if seconds is not None and not seconds > 0:
+            raise ValueError(f"seconds must be positive; got {seconds!r}")
+        problem = problem_of(target, family, batch_size, key=key)
+        recorder = Recorder(
+            problem, seconds=seconds, callback=callback, progress=progress, key=key, clock=clock
+        )
+        return run(problem, method, recorder)
+
+
+def problem_of(
+    target: Target, family: AbstractFamily | str, batch_size: int | None, *, key: Key[Array, ""]
+) -> Problem:
+    """What is to be fitted, checked; a family given by name starts as its `init` says."""
+    instance(target, Target, "target")
+    check_key(key)
+    if isinstance(family, str):
+        made = lookup(FAMILIES, family, "family")
+        if target.dim is None:
+            raise ValueError(
+                f"the target does not say its dim, so a family cannot be made from the name {family!r}; "
+                "make the target with dim=... or example=..., or hand in a family"
+            )
+        family = eqx.filter_jit(made.init)(target.dim, key=key)
+    instance(family, AbstractFamily, "family")
+    target.check(family.dim)
     if batch_size is not None:
-        raise ValueError("method='saa' fixes its draws and uses all rows; leave batch_size out")
-    _check_settings("saa", settings, SaaSettings)
-    return fit_saa(target, q, monitor=monitor, settings=SaaSettings(**settings), key=key)
+        batch_size = target.check_batch_size(batch_size)
+    return Problem(target, family, batch_size)
 
 
-def _auto(
-    target: Target,
-    q: AbstractFamily,
-    *,
-    key: Key[Array, ""],
-    estimator: AbstractEstimator | str = "auto",
-    batch_size: int | None = None,
-    monitor: loop.Monitor | None = None,
-    replay: tuple[Decision, ...] = (),
-    **settings: Any,
-) -> FitResult:
-    _check_settings("auto", settings, AutoSettings)
-    return fit_auto(
-        target,
-        q,
-        estimator=estimator,
-        batch_size=batch_size,
-        monitor=monitor,
-        replay=replay,
-        settings=AutoSettings(**settings),
-        key=key,
+def run(problem: Problem, method: AbstractMethod, recorder: Recorder) -> FitResult:
+    """Run a method on a problem that was checked, to its true ending."""
+    target, q, batch_size = problem.target, problem.q, problem.batch_size
+    reason = method.refuses(target, q, batch_size)
+    if reason is not None:
+        raise ValueError(reason)
+    with recorder.watching():
+        try:
+            claimed = method.run(problem, recorder)
+        except Ended as ended:
+            claimed = ended.status, ended.hint
+        except KeyboardInterrupt:
+            claimed = Status.INTERRUPTED, INTERRUPTED
+        answer = recorder.answer
+        terms = recorder.final_terms(answer.q)
+        status, hint = recorder.true_ending(*claimed, terms)
+    return FitResult(
+        q=answer.q,
+        elbo=terms.elbo,
+        elbo_error=terms.error,
+        status=status,
+        hint=hint,
+        steps=recorder.steps,
+        history=recorder.history.arrays(),
+        clock=recorder.clock.read(),
+        evaluation=recorder.evaluation_words(),
+        programs=recorder.clock.programs,
+        target=target,
+        method=method,
+        estimator=recorder.estimator,
+        estimator_state=answer.estimator_state,
+        decisions=tuple(recorder.decisions),
+        words=recorder.words("diagnose"),
     )
 
 
-def _check_settings(method: str, given: dict[str, Any], cls: type) -> None:
-    accepted = [field.name for field in dataclasses.fields(cls)]
-    for name in given:
-        if name not in accepted:
-            raise ValueError(unknown(f"setting of method {method!r}:", name, accepted))
-
-
-METHODS: dict[str, Callable[..., FitResult]] = {
-    "sgd": _sgd,
-    "saa": _saa,
-    "auto": _auto,
-}
-
-
-def fit(
-    target: Target, q: AbstractFamily, *, method: str = "sgd", key: Key[Array, ""], **settings: Any
-) -> FitResult:
-    """Maximise the ELBO of `q` against `target`.
-
-    `method="sgd"` takes stochastic gradient steps; its settings are those of `quietgrad.loop.fit`:
-    `estimator`, `optimizer`, `steps`, `batch_size`, `evaluate_every`, `evaluation_draws`, `stop`,
-    `seconds`, `monitor`, `progress`. `estimator="auto"` starts with the cheapest quiet one and changes
-    when noise dominates and another has less variance x cost (`by_clock=False`: in gradient evaluations,
-    so that a run can be repeated exactly).
-    `method="saa"` climbs the ELBO at fixed quasi-random draws by L-BFGS and polishes with a short
-    stochastic run; its settings are `monitor` and the fields of `quietgrad.saa.SaaSettings`.
-    `method="auto"` chooses step size, start, estimator and the end by itself and can tell why
-    (`result.explain()`); its settings are `estimator` (to keep one), `batch_size`, `monitor` and the
-    fields of `quietgrad.auto.AutoSettings`, and `replay=result.decisions` repeats the choices of an
-    earlier run.
-    """
-    loop.check_key(key)
-    return lookup(METHODS, method, "method")(target, q, key=key, **settings)
+def method(given: AbstractMethod | str, **settings: Any) -> AbstractMethod:
+    """The method of this name with these settings; an instance is passed through."""
+    if isinstance(given, str) and settings:
+        return lookup(METHODS, given, "method")(**settings)
+    return part(given, METHODS, AbstractMethod, "method")

@@ -1,5 +1,6 @@
-"""What a fit hands back, and the verdict on whether it has arrived."""
+"""What a fit hands back: the fitted family, how it ended, and how it came about."""
 
+import dataclasses
 import enum
 import math
 from collections.abc import Mapping, Sequence
@@ -8,32 +9,36 @@ from typing import Any
 import equinox as eqx
 import jax
 import numpy as np
-from jaxtyping import Array, Key, PyTree
+from jaxtyping import Array, Float, Key, PyTree, UInt32
 
+from ._checks import whole
+from ._random import key_words
+from .diagnostics.diagnose import diagnose
+from .diagnostics.draws import moments
+from .diagnostics.for_nuts import NutsStart, nuts_start
+from .diagnostics.linear_response import LinearResponse, linear_response
+from .diagnostics.posterior import PosteriorDraws, corrected
+from .diagnostics.verdict import Diagnosis, Ending, Restart
 from .estimators import AbstractEstimator
 from .families import AbstractFamily
 from .targets import Target
 
 
 class Status(enum.StrEnum):
-    """How a fit ended."""
+    """How a fit ended. Only `CONVERGED` says that the answer is where the method was going."""
 
     CONVERGED = "converged"
     BUDGET = "budget"
-    NON_FINITE = "non-finite"
     INTERRUPTED = "interrupted"
+    STALLED = "stalled"
+    NON_FINITE = "non-finite"
+    UNBOUNDED = "unbounded"
+    COLLAPSED = "collapsed"
 
-
-HINTS = {
-    Status.CONVERGED: "the ELBO has stopped rising",
-    Status.BUDGET: "the ELBO was still rising, or too noisy to tell; give more steps",
-    Status.NON_FINITE: (
-        "the parameters or the ELBO turned NaN or infinite after this step, and q holds the last finite "
-        "parameters; try a smaller learning rate, optax.clip_by_global_norm, more draws, or check the "
-        "log density for log(0), sqrt(0) or overflow far from the mode"
-    ),
-    Status.INTERRUPTED: "stopped by the user; fit(target, result.q, ...) goes on from here",
-}
+    @property
+    def failed(self) -> bool:
+        """Whether the target or the numbers stood in the way, so that more time would not help."""
+        return self in (Status.STALLED, Status.NON_FINITE, Status.UNBOUNDED, Status.COLLAPSED)
 
 
 class Plateau(eqx.Module):
@@ -47,12 +52,14 @@ class Plateau(eqx.Module):
     least: int = 10
     column: str = "elbo"
 
-    def reached(self, elbo: Sequence[float]) -> bool:
+    def reached(self, elbo: Sequence[float | int]) -> bool:
         """Whether a run with these evaluations has arrived."""
         count = len(elbo) // 5
         if len(elbo) < self.least or count < 2:
             return False
         before, after = np.asarray(elbo[-2 * count : -count]), np.asarray(elbo[-count:])
+        if not np.all(np.isfinite([before, after])):
+            return False
         gain = np.mean(after) - np.mean(before)
         error = np.sqrt((np.var(before, ddof=1) + np.var(after, ddof=1)) / count)
         return bool(gain + error < self.nats)
@@ -64,80 +71,140 @@ class Reached(eqx.Module):
     value: float
     column: str = "elbo"
 
-    def reached(self, values: Sequence[float]) -> bool:
+    def reached(self, values: Sequence[float | int]) -> bool:
         """Whether the last evaluation is there."""
         return bool(values) and values[-1] >= self.value
 
 
 class History:
-    """Columns that grow by one evaluation at a time; columns may differ between evaluations."""
+    """Rows of evaluations, each with a step, its seconds and an ELBO; other columns may be missing."""
 
     def __init__(self) -> None:
-        self._columns: dict[str, list[float]] = {"step": [], "seconds": []}
+        self._rows: list[dict[str, float | int]] = []
 
-    def __getitem__(self, name: str) -> list[float]:
-        return self._columns[name]
+    def __len__(self) -> int:
+        return len(self._rows)
 
-    def add(self, step: int, seconds: float, values: Mapping[str, float]) -> None:
-        """Record `values` after `seconds` more of optimisation; a column left out holds NaN."""
-        before = self._columns["seconds"]
-        row = {**values, "step": step, "seconds": (before[-1] if before else 0.0) + seconds}
-        length = len(before)
-        for name in dict.fromkeys([*self._columns, *row]):
-            column = self._columns.setdefault(name, [math.nan] * length)
-            column.append(row.get(name, math.nan))
+    def add(self, row: Mapping[str, float | int]) -> None:
+        """Add one evaluation; the row is taken in whole or, if interrupted, not at all."""
+        self._rows.append(dict(row))
 
-    def extend(self, seconds: float) -> None:
-        """Put `seconds` more on the clock of the last evaluation, for work that has none of its own."""
-        self._columns["seconds"][-1] += seconds
+    def column(self, name: str) -> list[float | int]:
+        """One column; NaN where an evaluation did not have it."""
+        return [row.get(name, math.nan) for row in self._rows]
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """The columns as arrays."""
-        return {name: np.asarray(column) for name, column in self._columns.items()}
+        """The columns as arrays, in the order in which they first appeared."""
+        names = dict.fromkeys(name for row in self._rows for name in row)
+        return {name: np.asarray(self.column(name)) for name in names}
 
 
 class FitResult(eqx.Module):
     """A fitted family and how it came about.
 
-    `elbo` is a fresh evaluation of `q` on the full data with standard error `elbo_error`; `history`
-    has arrays `step`, `seconds` (of optimisation: no compilation, no evaluation), `elbo` and
-    `elbo_error`, and what the monitor added.
+    `elbo` is a fresh evaluation of `q` on the full data, with standard error `elbo_error`. `status` says
+    how the fit ended, and `hint` in a sentence why and what to do. `history` has arrays `step`,
+    `seconds` (of optimisation), `wall` (of the whole wait), `elbo`, `elbo_error`, and what the callback
+    added. `clock` splits the wall clock of the call into `compile`, `optimise`, `evaluate` and `other`
+    seconds, with their `total`. `evaluation` says with how many draws and how often the ELBO was judged.
     """
 
     q: AbstractFamily
     elbo: float
     elbo_error: float
     status: Status = eqx.field(static=True)
+    hint: str = eqx.field(static=True)
     steps: int = eqx.field(static=True)
     history: dict[str, np.ndarray]
-    compile_seconds: float
+    clock: dict[str, float]
+    evaluation: str = eqx.field(static=True)
+    programs: int = eqx.field(static=True)
     target: Target
-    estimator: AbstractEstimator
+    method: eqx.Module
+    estimator: AbstractEstimator | None
     estimator_state: PyTree
     decisions: tuple[Any, ...] = ()
+    # Two words of a key of its own, from which a diagnosis takes its random numbers.
+    words: UInt32[Array, "2"] | None = None
 
     @property
     def seconds(self) -> float:
         """Seconds of optimisation."""
-        return float(self.history["seconds"][-1])
-
-    @property
-    def hint(self) -> str:
-        """What the status means and what to do about it."""
-        return HINTS[self.status]
+        return self.clock["optimise"]
 
     def explain(self) -> str:
-        """How the fit went, in words: auto's decisions, one a line, or what the status means."""
-        story = "\n".join(map(str, self.decisions))
-        return f"{story}\n{self}" if story else str(self)
+        """How the fit went, in words: what the method decided, one decision a line, and the end."""
+        lines = [*map(str, self.decisions), str(self), self.evaluation]
+        return "\n".join(lines)
 
     def sample(self, key: Key[Array, ""], draws: int = 1000) -> Any:
-        """Draws from `q`, in the form of the target's points (vectors, or its pytree)."""
-        return jax.vmap(self.target.point)(self.q.sample(key, draws))
+        """Draws from `q` in the form of the target's points (vectors, or its pytree).
+
+        For a target that was made from a NumPyro or PyMC model they come in the model's names and on its
+        constrained scale, with its deterministic variables.
+        """
+        return _constrained(self.target, self.q.sample(key, draws))
+
+    def predictive(self, key: Key[Array, ""], *args: Any, draws: int = 1000, **kwargs: Any) -> Any:
+        """Observed variables of a NumPyro or PyMC model, drawn anew for each of `draws` draws from `q`.
+
+        `args` and `kwargs` are what the model is called with; without any, as it was for the fit.
+        """
+        if self.target.model is None:
+            raise ValueError(
+                "this target has a density only, from which data cannot be drawn; make it with "
+                "Target.from_numpyro or Target.from_pymc"
+            )
+        key_draws, key_data = jax.random.split(key)
+        drawn = self.sample(key_draws, draws)
+        return self.target.model.predictive(drawn, args, kwargs, key=key_data)
+
+    def posterior(self, key: Key[Array, ""], draws: int = 1000) -> PosteriorDraws:
+        """Draws of q corrected by importance weights; `print` says how far they can be relied on."""
+        rng = np.random.default_rng(key_words(key))
+        found = corrected(self.target, self.q, rng, whole(draws, "draws", least=1))
+        return dataclasses.replace(found, points=_constrained(self.target, found.points))
+
+    def diagnose(self, draws: int = 2000, restarts: Sequence["FitResult"] = ()) -> Diagnosis:
+        """One verdict (trust, use the corrected draws, do not trust), why, and what to do.
+
+        Takes about as long as the fit: `draws` for importance weights, then short chains and climbs.
+        `restarts` are other fits of the same target, which should agree with this one.
+        """
+        rng = self._rng(0)
+        converged = self.status is Status.CONVERGED
+        ending = Ending(str(self.status), self.hint, converged, self.status.failed)
+        others = [Restart(*moments(other.q, rng), other.elbo, other.elbo_error) for other in restarts]
+        draws = whole(draws, "draws", least=1)
+        return diagnose(self.target, self.q, ending, rng, draws=draws, restarts=others)
+
+    def linear_response(self, coordinates: Sequence[int] | None = None) -> LinearResponse:
+        """Scales, or covariances of some coordinates, beyond what q can follow (Giordano et al. 2018).
+
+        For location-scale families, mean-field above all. Each coordinate is a linear system, which takes
+        some ten to fifty products with the Hessian of the ELBO.
+        """
+        return linear_response(self.target, self.q, self._rng(1), coordinates)
+
+    def for_nuts(self, chains: int = 4, *, dense: bool | None = None) -> NutsStart:
+        """Starting points and an inverse mass matrix for NumPyro's or BlackJAX's NUTS."""
+        chains = whole(chains, "chains", least=1)
+        return nuts_start(self.target, self.q, self._rng(2), chains, dense=dense)
+
+    def _rng(self, stream: int) -> np.random.Generator:
+        words = [0, 0] if self.words is None else key_words(self.words)
+        return np.random.default_rng([*words, stream])
 
     def __str__(self) -> str:
+        clock = self.clock
         return (
             f"{type(self.q).__name__} of dim {self.q.dim}: ELBO {self.elbo:.2f} ± {self.elbo_error:.2f} "
-            f"after {self.steps:,} steps, {self.seconds:.2f} s (+ {self.compile_seconds:.1f} s to "
-            f"compile); {self.status}: {self.hint}"
+            f"after {self.steps:,} steps and {clock['total']:.2f} s ({clock['compile']:.2f} compiling, "
+            f"{clock['optimise']:.2f} optimising, {clock['evaluate']:.2f} evaluating, "
+            f"{clock['other']:.2f} other); {self.status}: {self.hint}"
         )
+
+
+@eqx.filter_jit
+def _constrained(target: Target, z: Float[Array, "draws dim"]) -> Any:
+    return jax.vmap(target.constrain)(z)

@@ -16,11 +16,11 @@ from quietgrad.control_variates import (
     CRITERIA,
     SOLVERS,
     SOURCES,
-    Descent,
-    Earlier,
-    LeastSquares,
+    EmpiricalVariance,
+    ExplicitDescent,
+    ExplicitRidge,
+    LaggedSource,
     PairwiseVariance,
-    Penalised,
 )
 from quietgrad.control_variates.solvers import apply
 from quietgrad.estimators import Controlled
@@ -53,7 +53,7 @@ def test_least_squares_criterion_has_its_intercept_at_the_best(key):
         return jnp.mean(jnp.sum((x + alpha[None, :]) ** 2, axis=1))
 
     best = -jnp.mean(x, axis=0)
-    assert_same(LeastSquares().objective(x), with_intercept(best), operations=50)
+    assert_same(EmpiricalVariance().objective(x), with_intercept(best), operations=50)
     assert_same(jax.grad(with_intercept)(best), jnp.zeros(3), operations=50)
 
 
@@ -67,7 +67,7 @@ def test_squared_norm_criterion_is_its_definition(key):
 @EVERY_CRITERION
 def test_exact_coefficients_minimise_their_own_criterion(criterion, shared, key):
     phi, columns = sample(key)
-    beta = SOLVERS["exact"]().solve(criterion, phi, columns, shared=shared)
+    beta = SOLVERS["least-squares"]().solve(criterion, phi, columns, shared=shared)
     slope = jax.grad(objective, 3)(criterion, phi, columns, beta)
     size = float(objective(criterion, phi, columns, jnp.zeros_like(beta)))
     assert_same(slope, jnp.zeros_like(beta), operations=1000, scale=size)
@@ -78,7 +78,7 @@ def test_exact_coefficients_minimise_their_own_criterion(criterion, shared, key)
 @EVERY_CRITERION
 def test_ridge_coefficients_minimise_the_penalised_criterion(criterion, shared, key):
     phi, columns = sample(key)
-    beta = Penalised(0.7).solve(criterion, phi, columns, shared=shared)
+    beta = ExplicitRidge(0.7).solve(criterion, phi, columns, shared=shared)
 
     def penalised(beta):
         return objective(criterion, phi, columns, beta) + 0.7 * jnp.sum(beta**2)
@@ -91,17 +91,17 @@ def test_ridge_coefficients_minimise_the_penalised_criterion(criterion, shared, 
 @EVERY_CRITERION
 def test_many_descent_steps_arrive_at_the_exact_coefficients(criterion, shared, key):
     phi, columns = sample(key, draws=30)
-    exact = SOLVERS["exact"]().solve(criterion, phi, columns, shared=shared)
-    far = Descent(3000, 2e-2).solve(criterion, phi, columns, shared=shared)
+    exact = SOLVERS["least-squares"]().solve(criterion, phi, columns, shared=shared)
+    far = ExplicitDescent(3000, 2e-2).solve(criterion, phi, columns, shared=shared)
     assert_close(far, exact)
-    near = Descent(4, 2e-2).solve(criterion, phi, columns, shared=shared)
+    near = ExplicitDescent(4, 2e-2).solve(criterion, phi, columns, shared=shared)
     assert not np.allclose(near, exact, rtol=1e-3)
 
 
 @pytest.mark.parametrize("steps", [1, 4, 20])
 def test_descent_is_the_papers_inner_loop(steps, key):
     phi, columns = sample(key)
-    beta = Descent(steps, 1e-2).solve(LeastSquares(), phi, columns, shared=False)
+    beta = ExplicitDescent(steps, 1e-2).solve(EmpiricalVariance(), phi, columns, shared=False)
     loop = descent(steps, 1e-2)
     each = [loop(np.asarray(phi[:, [p]]), np.asarray(columns[:, p]))[:, 0] for p in range(3)]
     assert_close(beta, np.stack(each))
@@ -150,12 +150,12 @@ def test_only_other_draws_leave_the_mean_alone(criterion, solver, source, shared
 
 def test_earlier_averages_are_exponential(key):
     """cross from zero, square from twice its first value, both with the decay's weights."""
-    rule, solver = Earlier(decay=0.8), Penalised(0.5)
+    rule, solver = LaggedSource(decay=0.8), ExplicitRidge(0.5)
     sets = [sample(k) for k in jr.split(key, 3)]
     state = rule.init(3, 2, float, shared=True)
     betas = []
     for one in sets:
-        beta, state = rule.beta(state, LeastSquares(), solver, [one], shared=True)
+        beta, state = rule.beta(state, EmpiricalVariance(), solver, [one], shared=True)
         betas.append(np.asarray(beta))
     first, second = [_normal_equations(*map(np.asarray, one)) for one in sets[:2]]
     square, cross = 1.8 * first[0], 0.2 * first[1]
@@ -208,7 +208,7 @@ def test_estimators_with_other_draws_are_unbiased(source, key):
         return jnp.concatenate([estimate.grad.loc, estimate.grad.log_std])
 
     def plain(key):
-        estimate, _ = Controlled("stein", solver=Descent(0), draws=4).step(
+        estimate, _ = Controlled("stein", solver=ExplicitDescent(0), draws=4).step(
             target, q, start._replace(source=None), key=key
         )
         return jnp.concatenate([estimate.grad.loc, estimate.grad.log_std])

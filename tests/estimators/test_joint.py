@@ -189,7 +189,7 @@ def test_refusals_say_why():
 
 def test_limit_allows_what_it_says():
     target, q = target_2d("curved"), family("mean-field", 2)
-    assert Joint(estimator("quiet"), largest=10).supports(target, q) is None
+    assert Joint(estimator("quiet"), largest=10).refuses(target, q) is None
 
 
 @pytest.mark.parametrize("order", [0, 3])

@@ -14,12 +14,10 @@ from subjects import family, other_bases
 
 from quietgrad import families
 from quietgrad.control_variates.control_variate import pull_each
-from quietgrad.entropy.mode import split
 from quietgrad.estimators import Pathwise
-from quietgrad.families import HasMoments
+from quietgrad.families import HasMoments, split
 from quietgrad.surrogates import LaggedBeta, QuadCV, Quadratic, QuadraticFlow
-from quietgrad.surrogates import quadratic_model as model
-from quietgrad.surrogates.quadratic_model import Symmetric, Unsymmetrised
+from quietgrad.surrogates.quadcv import Symmetric, Unsymmetrised, model
 
 LOCATION_SCALE = [name for name, cls in families.REGISTRY.items() if issubclass(cls, HasMoments)]
 # Every location-scale family on its own base, and on the others where it takes them.

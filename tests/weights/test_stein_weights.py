@@ -26,8 +26,8 @@ from quietgrad.bases import Normal, StudentT
 from quietgrad.estimators import estimator
 from quietgrad.families import MeanField
 from quietgrad.weights import (
-    FILTERS,
     FOLDS,
+    GRAM_SOLVERS,
     KERNELS,
     GradientDescent,
     InSample,
@@ -38,8 +38,8 @@ from quietgrad.weights import (
     Ridge,
     Stein,
 )
-from quietgrad.weights.filters import HasLeaveOneOut
 from quietgrad.weights.folds.leave_one_out import leave_each_out
+from quietgrad.weights.solvers import HasLeaveOneOut
 
 ORDERS = (1, 2)
 SHAPES = ((2, 1), (7, 3), (10, 37), (50, 8))
@@ -96,33 +96,33 @@ SPLITS = {
 @pytest.mark.parametrize("split", SPLITS)
 @pytest.mark.parametrize("rule", FITS)
 def test_weights_are_the_fits_they_stand_for(rule, split, base, key):
-    kernel, (filter, fit), (folds, splits) = Polynomial(2), FITS[rule], SPLITS[split]
+    kernel, (solver, fit), (folds, splits) = Polynomial(2), FITS[rule], SPLITS[split]
     e = base.sample((8, 2), float, key=key)
-    w = weigh(Stein(kernel, filter, folds), e, base)
+    w = weigh(Stein(kernel, solver, folds), e, base)
     assert_close(w, literal_weights(kernel, fit(kernel.scale(2, base)), splits, e, base))
 
 
 def test_every_filter_and_every_fold_has_a_literal_form():
-    assert set(FITS) == set(FILTERS)
+    assert set(FITS) == set(GRAM_SOLVERS)
     assert set(SPLITS) == set(FOLDS)
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-@pytest.mark.parametrize("name", [n for n, f in FILTERS.items() if issubclass(f, HasLeaveOneOut)])
+@pytest.mark.parametrize("name", [n for n, f in GRAM_SOLVERS.items() if issubclass(f, HasLeaveOneOut)])
 def test_short_cut_is_one_fit_per_draw(name, kernel, key):
-    filter, kernel = FILTERS[name](), KERNELS[kernel]()
+    solver, kernel = GRAM_SOLVERS[name](), KERNELS[kernel]()
     e, scale = Normal().sample((9, 4), float, key=key), kernel.scale(4, Normal())
     gram = eqx.filter_jit(kernel.gram)(e, Normal())
-    assert isinstance(filter, HasLeaveOneOut)
-    short = eqx.filter_jit(filter.leave_one_out)(gram, scale)
-    assert_close(short, eqx.filter_jit(leave_each_out)(gram, filter, scale))
+    assert isinstance(solver, HasLeaveOneOut)
+    short = eqx.filter_jit(solver.leave_one_out)(gram, scale)
+    assert_close(short, eqx.filter_jit(leave_each_out)(gram, solver, scale))
 
 
 @pytest.mark.parametrize("folds", FOLDS)
-@pytest.mark.parametrize("filter", FILTERS)
+@pytest.mark.parametrize("solver", GRAM_SOLVERS)
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_weights_sum_to_one(kernel, filter, folds, key):
-    w = weigh(Stein(kernel, filter, folds), Normal().sample((10, 3), float, key=key), Normal())
+def test_weights_sum_to_one(kernel, solver, folds, key):
+    w = weigh(Stein(kernel, solver, folds), Normal().sample((10, 3), float, key=key), Normal())
     size = float(jnp.sum(jnp.abs(w)))
     assert_same(jnp.sum(w), jnp.ones(()), operations=10 * len(w), scale=max(size, 1.0))
 

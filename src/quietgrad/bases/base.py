@@ -4,6 +4,7 @@ import abc
 from typing import Any
 
 import equinox as eqx
+import numpy as np
 from jaxtyping import Array, Float, Key
 
 
@@ -28,6 +29,10 @@ class AbstractBase(eqx.Module):
     @abc.abstractmethod
     def quantile(self, u: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
         """Inverse of the distribution function, which carries uniform points to draws."""
+
+    @abc.abstractmethod
+    def host_quantile(self, u: Float[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:
+        """`quantile` in NumPy, for draws that are made without compiling anything."""
 
     @property
     @abc.abstractmethod

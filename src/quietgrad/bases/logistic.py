@@ -6,6 +6,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import jax.random as jr
+import numpy as np
+import scipy.special
 from jaxtyping import Array, Float, Key
 
 from .base import AbstractBase
@@ -29,6 +31,10 @@ class Logistic(AbstractBase):
     def quantile(self, u: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
         """log(u / (1 - u))."""
         return jax.scipy.special.logit(u)
+
+    def host_quantile(self, u: Float[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:
+        """The logit of u."""
+        return np.asarray(scipy.special.logit(u))
 
     @property
     def variance(self) -> float:

@@ -3,6 +3,8 @@
 import math
 from typing import Any
 
+import numpy as np
+import scipy.special
 from jax.scipy.special import erfinv
 from jaxtyping import Array, Float, Key
 
@@ -28,6 +30,10 @@ class Normal(AbstractBase):
     def quantile(self, u: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
         """The probit of u."""
         return math.sqrt(2) * erfinv(2 * u - 1)
+
+    def host_quantile(self, u: Float[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:
+        """The probit of u."""
+        return np.asarray(scipy.special.ndtri(u))
 
     @property
     def variance(self) -> float:

@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import scipy.special
-import scipy.stats
 from jaxtyping import Array, Float, Key
 
 from .base import AbstractBase
@@ -42,7 +41,11 @@ class StudentT(AbstractBase):
     def quantile(self, u: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
         """SciPy's quantile, called from the host: jax has no inverse incomplete beta function."""
         shape = jax.ShapeDtypeStruct(u.shape, u.dtype)
-        return jax.pure_callback(self._host_quantile, shape, u, vmap_method="expand_dims")
+        return jax.pure_callback(self._called_back, shape, u, vmap_method="expand_dims")
+
+    def host_quantile(self, u: Float[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:
+        """The quantile of u."""
+        return np.asarray(scipy.special.stdtrit(float(self.df), u))
 
     @property
     def variance(self) -> float:
@@ -51,14 +54,16 @@ class StudentT(AbstractBase):
 
     @property
     def entropy(self) -> float:
-        """Differential entropy of a coordinate."""
-        return float(scipy.stats.t.entropy(self.df))
+        """(df+1)/2 [psi((df+1)/2) - psi(df/2)] + log(sqrt(df) B(df/2, 1/2))."""
+        half = 0.5 * (self.df + 1)
+        slope = scipy.special.digamma(half) - scipy.special.digamma(0.5 * self.df)
+        return float(half * slope + 0.5 * math.log(self.df) + scipy.special.betaln(0.5 * self.df, 0.5))
 
     @property
     def moments(self) -> float:
         """Moments below `df` exist."""
         return self.df
 
-    def _host_quantile(self, u: Any) -> np.ndarray:
+    def _called_back(self, u: Any) -> np.ndarray:
         values = np.asarray(u)
-        return scipy.special.stdtrit(self.df, values.astype(float)).astype(values.dtype)
+        return self.host_quantile(values.astype(float)).astype(values.dtype)

@@ -10,24 +10,28 @@ from rich.console import Console
 from rich.table import Table
 
 from .._checks import lookup
-from ..compiled import keep_compiled
+from ..compilation_cache import keep_compiled
 from ..environment import environment
 from ..estimators import AbstractEstimator
 from ..estimators import estimator as by_name
 from ..families import REGISTRY as FAMILIES
-from ..fitting import METHODS, fit
+from ..fitting import fit
+from ..methods import REGISTRY as METHODS
+from ..methods import AbstractMethod, Auto, Saa, Sgd
 from ..metrics import lppd
 from ..results import FitResult, Status
 from .models import Model, load_model
 
-FORMAT = 2
-STEPS, ESTIMATOR = 5000, "stl"
+FORMAT = 3
 # The options that a method takes, beside those that all of them take.
 OPTIONS = {
-    "auto": ("estimator", "draws", "steps", "seconds", "batch_size"),
+    "auto": ("estimator", "draws", "steps", "batch_size"),
     "saa": (),
-    "sgd": ("estimator", "draws", "steps", "seconds", "batch_size", "learning_rate"),
+    "sgd": ("estimator", "draws", "steps", "batch_size", "learning_rate"),
 }
+# Exit codes by how the fit ended; 2 is misuse.
+EXIT_CODES = {Status.CONVERGED: 0, Status.BUDGET: 3, Status.INTERRUPTED: 130}
+FAILED = 1
 
 
 def fit_command(
@@ -36,22 +40,25 @@ def fit_command(
     method: str,
     family: str,
     seed: int,
+    seconds: float | None = None,
     json_path: Path | None,
     **options: Any,
 ) -> int:
-    """Fit, print, and return the exit code: 0, or 1 if the run turned non-finite.
+    """Fit, print, and return the exit code that goes with the ending.
 
     `options` are those of `OPTIONS`; None is an option that was not given.
     """
     lookup(METHODS, method, "method")
-    make_family = lookup(FAMILIES, family, "family")
+    lookup(FAMILIES, family, "family")
     given = {option: value for option, value in options.items() if value is not None}
     _check(method, given)
     keep_compiled()
     model = load_model(name)
-    key_start, key_fit, key_test = jr.split(jr.key(seed), 3)
-    q = make_family.init(model.dim, key=key_start)
-    result = fit(model.target, q, method=method, key=key_fit, **_settings(method, model, family, given))
+    key_fit, key_test = jr.split(jr.key(seed))
+    batch_size = None if method == "saa" else given.get("batch_size", model.batch_size)
+    made = _method(method, model, family, given)
+    model.check_dim()
+    result = fit(model.target, family, method=made, batch_size=batch_size, seconds=seconds, key=key_fit)
     report: dict[str, Any] = {
         "model": name,
         "title": model.title,
@@ -61,18 +68,19 @@ def fit_command(
         "steps": result.steps,
         "seed": seed,
         "status": str(result.status),
+        "hint": result.hint,
         "elbo": result.elbo,
         "elbo_error": result.elbo_error,
-        "seconds": result.seconds,
-        "compile_seconds": result.compile_seconds,
+        "clock": result.clock,
+        "programs": result.programs,
     }
-    if model.task is not None and model.task.test is not None:
+    if model.task is not None and model.task.test is not None and not result.status.failed:
         report["test_lppd"] = float(lppd(model.task.test, result.q, key=key_test))
         report["test_rows"] = model.task.test.rows
     _print(report, result)
     if json_path is not None:
         _write(json_path, report, result)
-    return 1 if result.status is Status.NON_FINITE else 0
+    return EXIT_CODES.get(result.status, FAILED)
 
 
 def _check(method: str, given: dict[str, Any]) -> None:
@@ -85,21 +93,19 @@ def _check(method: str, given: dict[str, Any]) -> None:
         raise ValueError("--draws are those of an estimator: name it with --estimator")
 
 
-def _settings(method: str, model: Model, family: str, given: dict[str, Any]) -> dict[str, Any]:
-    """Keyword arguments of `fit`."""
+def _method(method: str, model: Model, family: str, given: dict[str, Any]) -> AbstractMethod:
+    steps = {"steps": given["steps"]} if "steps" in given else {}
+    estimator = {"estimator": _estimator(given)} if "estimator" in given else {}
     if method == "saa":
-        return {}
-    settings = {name: given[name] for name in ("steps", "seconds") if name in given}
-    settings["batch_size"] = given.get("batch_size", model.batch_size)
+        return Saa()
     if method == "auto":
-        return settings | ({"estimator": _estimator(given)} if "estimator" in given else {})
+        return Auto(**estimator, **steps)
     rate = given.get("learning_rate", model.learning_rate(family))
-    ours = {"estimator": _estimator(given), "optimizer": optax.adam(rate)}
-    return {"steps": STEPS, **settings, **ours}
+    return Sgd(optimizer=optax.adam(rate), **estimator, **steps)
 
 
 def _estimator(given: dict[str, Any]) -> AbstractEstimator | str:
-    name = given.get("estimator", ESTIMATOR)
+    name = given["estimator"]
     if name == "auto":
         return name
     return by_name(name, draws=given["draws"]) if "draws" in given else by_name(name)
@@ -116,9 +122,12 @@ def _print(report: dict[str, Any], result: FitResult) -> None:
             "test lppd",
             f"{report['test_lppd']:.2f} ({per_row:.3f} for each of {report['test_rows']} rows)",
         )
-    table.add_row("method", report["method"])
-    table.add_row("optimisation", f"{report['seconds']:.2f} s for {report['steps']:,} steps")
-    table.add_row("compilation", f"{report['compile_seconds']:.2f} s")
+    clock = report["clock"]
+    parts = ", ".join(
+        f"{clock[name]:.2f} {name}" for name in ("compile", "optimise", "evaluate", "other")
+    )
+    table.add_row("method", f"{report['method']}, {report['steps']:,} steps")
+    table.add_row("seconds", f"{clock['total']:.2f} ({parts})")
     table.add_row("status", f"{report['status']}: {result.hint}")
     console.print(table)
     for decision in result.decisions:
@@ -130,6 +139,7 @@ def _write(path: Path, report: dict[str, Any], result: FitResult) -> None:
     document = {
         "format": FORMAT,
         **report,
+        "evaluation": result.evaluation,
         "decisions": [str(decision) for decision in result.decisions],
         "history": history,
         "environment": environment(),

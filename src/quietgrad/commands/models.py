@@ -18,12 +18,10 @@ class Model(NamedTuple):
     title: str
     task: tasks.Task | None
 
-    @property
-    def dim(self) -> int:
-        """Length of z."""
+    def check_dim(self) -> None:
+        """Raise a `ValueError` unless the target says how long its points are."""
         if self.target.dim is None:
             raise ValueError("the target does not say its dim: make it with dim=... or example=...")
-        return self.target.dim
 
     @property
     def batch_size(self) -> int | None:

@@ -8,13 +8,15 @@ from rich.console import Console
 from rich.table import Table
 
 from .._checks import lookup
-from ..compiled import keep_compiled
+from ..compilation_cache import keep_compiled
 from ..environment import environment
 from ..families import REGISTRY as FAMILIES
 from ..racing import RaceResult, race
 from .models import load_model
 
-FORMAT = 1
+FORMAT = 2
+# Endings that need no remark: a race ends most runs by its clock.
+FINE = ("converged", "budget")
 
 
 def race_command(
@@ -37,16 +39,15 @@ def race_command(
     found = load_model(name)
     target, title = found.target, found.title
     batch_size = found.batch_size if batch_size is None else batch_size
-    make_family = lookup(FAMILIES, family, "family")
-    key_start, key_race = jr.split(jr.key(seed))
-    q = make_family.init(found.dim, key=key_start)
+    lookup(FAMILIES, family, "family")
+    found.check_dim()
     result = race(
         target,
-        q,
+        family,
         seconds=seconds,
         learning_rate=learning_rate,
         batch_size=batch_size,
-        key=key_race,
+        key=jr.key(seed),
     )
     _print(title, family, result)
     if json_path is not None:
@@ -74,14 +75,29 @@ def _print(title: str, family: str, result: RaceResult) -> None:
         title=f"{title}, {family}: first to ELBO {result.mark:.2f} (the best anyone found, minus 1 nat)",
         title_justify="left",
     )
-    for column in ("candidate", "seconds", "steps", "final ELBO", "µs a step", "variance × cost"):
-        table.add_column(column, justify="left" if column == "candidate" else "right")
+    columns = (
+        "entrant",
+        "seconds",
+        "steps",
+        "final ELBO",
+        "whole wait, s",
+        "µs a step",
+        "variance × cost",
+    )
+    for column in columns:
+        table.add_column(column, justify="left" if column == "entrant" else "right")
     for lane in result.lanes:
-        seconds = "never" if lane.seconds_to_mark is None else f"{lane.seconds_to_mark:.3g}"
         steps = "–" if lane.steps_to_mark is None else f"{lane.steps_to_mark:,}"
-        ending = f"{lane.elbo:.2f}" + ("" if lane.status != "non-finite" else " (non-finite)")
-        cost = f"{lane.microseconds:.0f}"
-        table.add_row(lane.name, seconds, steps, ending, cost, f"{lane.noise_cost:.2g}")
+        ending = f"{lane.elbo:.2f}" + ("" if lane.status in FINE else f" ({lane.status})")
+        table.add_row(
+            lane.name,
+            "never" if lane.seconds_to_mark is None else f"{lane.seconds_to_mark:.3g}",
+            steps,
+            ending,
+            f"{lane.clock['total']:.1f}",
+            "–" if lane.microseconds is None else f"{lane.microseconds:.0f}",
+            "–" if lane.noise_cost is None else f"{lane.noise_cost:.2g}",
+        )
     console.print(table)
     for name, reason in result.left_out.items():
         console.print(f"left out: {name}: {reason}")

@@ -1,15 +1,16 @@
-"""Explicit control variates C(e) of shape (draws, params, J) and rules for their coefficients.
+"""Explicit control variates, the literal and slow form: one-pass forms are in `surrogates`, `weights`.
 
-The paper's sections 2 and 3 taken literally: the place to try a new control variate, and the oracle
-that the fast forms are tested against.
+Columns C(e) of shape (draws, params, J) and rules for their coefficients, as in the paper's sections 2
+and 3. The place to try a new control variate, and the oracle that the one-pass forms are tested against.
+`Controlled` turns one into an estimator.
 """
 
 from .control_variate import AbstractControlVariate, Sample
-from .criteria import CRITERIA, AbstractCriterion, LeastSquares, PairwiseVariance, SquaredNorm
+from .criteria import CRITERIA, AbstractCriterion, EmpiricalVariance, PairwiseVariance, SquaredNorm
 from .ensemble import Ensemble
 from .quadratic import QuadraticColumn
-from .solvers import SOLVERS, AbstractSolver, Descent, Exact, Penalised
-from .sources import SOURCES, AbstractSource, Earlier, HeldOut, Same
+from .solvers import SOLVERS, AbstractSolver, ExplicitDescent, ExplicitLeastSquares, ExplicitRidge
+from .sources import SOURCES, AbstractSource, HeldOutSource, InSampleSource, LaggedSource
 from .stein import SteinColumns
 from .taylor import TaylorColumn
 
@@ -28,16 +29,16 @@ __all__ = [
     "AbstractCriterion",
     "AbstractSolver",
     "AbstractSource",
-    "Descent",
-    "Earlier",
+    "ExplicitDescent",
+    "LaggedSource",
     "Ensemble",
-    "Exact",
-    "HeldOut",
-    "LeastSquares",
+    "ExplicitLeastSquares",
+    "HeldOutSource",
+    "EmpiricalVariance",
     "PairwiseVariance",
-    "Penalised",
+    "ExplicitRidge",
     "QuadraticColumn",
-    "Same",
+    "InSampleSource",
     "Sample",
     "SquaredNorm",
     "SteinColumns",

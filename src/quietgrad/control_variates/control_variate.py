@@ -1,4 +1,4 @@
-"""The contract of an explicit control variate, and the draws it is evaluated on."""
+"""The contract of an explicit (per-draw) control variate, and the draws it is evaluated on."""
 
 import abc
 from typing import NamedTuple
@@ -10,8 +10,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Key, PyTree
 
 from ..entropy import AbstractEntropy
-from ..entropy.mode import split
-from ..families import AbstractFamily
+from ..families import AbstractFamily, split
 from ..targets import Target
 
 

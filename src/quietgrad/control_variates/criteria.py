@@ -52,8 +52,8 @@ class PairwiseVariance(AbstractCriterion):
         return 1 / (draws - 1)
 
 
-class LeastSquares(AbstractCriterion):
-    """min_alpha 1/L sum_l |x_l + alpha|^2 (Si et al. 2022): the paper's choice."""
+class EmpiricalVariance(AbstractCriterion):
+    """1/L sum_l |x_l - mean x|^2: least squares with an intercept (Si et al. 2022; the paper)."""
 
     @property
     def intercept(self) -> bool:
@@ -88,6 +88,6 @@ class SquaredNorm(AbstractCriterion):
 
 CRITERIA: dict[str, type[AbstractCriterion]] = {
     "pairwise": PairwiseVariance,
-    "least-squares": LeastSquares,
+    "variance": EmpiricalVariance,
     "squared-norm": SquaredNorm,
 }

@@ -7,10 +7,9 @@ import optax
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Key
 
-from ..entropy.mode import split
-from ..families import AbstractFamily, HasMoments
+from ..families import AbstractFamily, HasMoments, split
 from ..surrogates import Quadratic
-from ..surrogates import quadratic_model as model
+from ..surrogates.quadcv import model
 from ..targets import Target
 from .control_variate import AbstractControlVariate, Sample, pull_each
 
@@ -63,9 +62,9 @@ class QuadraticColumn(AbstractControlVariate):
     ) -> LearnedState:
         """One optimiser step on the quadratic."""
         del target, key
-        rule, bend = optax.adam(self.surrogate.rate), self.surrogate.curvature
+        rule, curvature = optax.adam(self.surrogate.rate), self.surrogate.curvature
         offset = self._offset(q, sample)
-        return LearnedState(*model.learn(state.v, state.memory, rule, bend, offset, sample.slope))
+        return LearnedState(*model.learn(state.v, state.memory, rule, curvature, offset, sample.slope))
 
     def _offset(self, q: AbstractFamily, sample: Sample) -> Float[Array, "draws dim"]:
         assert isinstance(q, HasMoments)

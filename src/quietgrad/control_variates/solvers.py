@@ -1,4 +1,7 @@
-"""How the coefficients are found: exactly, with a penalty, or by gradient descent."""
+"""How the coefficients are solved for: by least squares, with a ridge penalty, or by gradient descent.
+
+The same three as in `weights/solvers`, here with the columns and the gradients written out.
+"""
 
 import abc
 from typing import NamedTuple
@@ -16,7 +19,7 @@ Columns = Float[Array, "draws params columns"]
 Beta = Float[Array, "..."]
 
 
-class Products(NamedTuple):
+class NormalEquations(NamedTuple):
     """Normal equations square beta = -cross, with a leading axis of parameters unless shared."""
 
     square: Float[Array, "*params columns columns"]
@@ -31,41 +34,41 @@ class AbstractSolver(eqx.Module):
         """beta, of shape (columns,) if shared and (params, columns) if not."""
 
 
-class FromProducts(AbstractSolver):
+class FromEquations(AbstractSolver):
     """A solver that needs only the normal equations, so averages of them will do."""
 
     @abc.abstractmethod
-    def solve_products(self, products: Products) -> Beta:
+    def solve_equations(self, equations: NormalEquations) -> Beta:
         """Solve the normal equations."""
 
     def solve(self, criterion: AbstractCriterion, phi: Phi, columns: Columns, *, shared: bool) -> Beta:
         """Form the normal equations and solve them."""
-        return self.solve_products(products_of(criterion, phi, columns, shared=shared))
+        return self.solve_equations(normal_equations(criterion, phi, columns, shared=shared))
 
 
-class Exact(FromProducts):
-    """The minimiser; the shortest one when there are many."""
+class ExplicitLeastSquares(FromEquations):
+    """The minimiser of the criterion; the shortest one when there are many."""
 
-    def solve_products(self, products: Products) -> Beta:
+    def solve_equations(self, equations: NormalEquations) -> Beta:
         """Through the pseudo-inverse."""
-        inverse = jnp.linalg.pinv(products.square, hermitian=True)
-        return -jnp.einsum("...jk,...k->...j", inverse, products.cross)
+        inverse = jnp.linalg.pinv(equations.square, hermitian=True)
+        return -jnp.einsum("...jk,...k->...j", inverse, equations.cross)
 
 
-class Penalised(FromProducts):
+class ExplicitRidge(FromEquations):
     """Ridge: adds `penalty` |beta|^2 to the criterion."""
 
     penalty: Float[Array, ""] = eqx.field(converter=jnp.asarray, default=1e-6)
 
-    def solve_products(self, products: Products) -> Beta:
+    def solve_equations(self, equations: NormalEquations) -> Beta:
         """Solve (square + penalty I) beta = -cross."""
-        eye = jnp.eye(products.square.shape[-1], dtype=products.square.dtype)
-        lead = (1,) * (products.square.ndim - 2)
-        ridged = products.square + (self.penalty.astype(eye.dtype) * eye).reshape(*lead, *eye.shape)
-        return -jnp.linalg.solve(ridged, products.cross[..., None])[..., 0]
+        eye = jnp.eye(equations.square.shape[-1], dtype=equations.square.dtype)
+        lead = (1,) * (equations.square.ndim - 2)
+        ridged = equations.square + (self.penalty.astype(eye.dtype) * eye).reshape(*lead, *eye.shape)
+        return -jnp.linalg.solve(ridged, equations.cross[..., None])[..., 0]
 
 
-class Descent(AbstractSolver):
+class ExplicitDescent(AbstractSolver):
     """Gradient descent on the criterion from beta = 0 and alpha = -mean phi, written out literally."""
 
     steps: int = eqx.field(static=True, default=4)
@@ -89,13 +92,15 @@ class Descent(AbstractSolver):
         return jax.lax.fori_loop(0, self.steps, step, (-jnp.mean(phi, axis=0), beta))[1]
 
 
-def products_of(criterion: AbstractCriterion, phi: Phi, columns: Columns, *, shared: bool) -> Products:
+def normal_equations(
+    criterion: AbstractCriterion, phi: Phi, columns: Columns, *, shared: bool
+) -> NormalEquations:
     """The criterion's normal equations, divided by two."""
     left, right = criterion.residual(columns), criterion.residual(phi)
     weight = criterion.weight(phi.shape[0])
     out = "" if shared else "p"
     square = jnp.einsum(f"lpj,lpk->{out}jk", left, left)
-    return Products(weight * square, weight * jnp.einsum(f"lpj,lp->{out}j", left, right))
+    return NormalEquations(weight * square, weight * jnp.einsum(f"lpj,lp->{out}j", left, right))
 
 
 def apply(columns: Columns, beta: Beta) -> Phi:
@@ -104,7 +109,7 @@ def apply(columns: Columns, beta: Beta) -> Phi:
 
 
 SOLVERS: dict[str, type[AbstractSolver]] = {
-    "exact": Exact,
-    "ridge": Penalised,
-    "gd": Descent,
+    "least-squares": ExplicitLeastSquares,
+    "ridge": ExplicitRidge,
+    "gd": ExplicitDescent,
 }

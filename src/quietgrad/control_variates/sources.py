@@ -1,4 +1,4 @@
-"""Which draws beta is fitted on: the same, held-out ones, or those of earlier steps."""
+"""Which draws beta is fitted on: those of the estimate (in-sample), held-out ones, or earlier steps'."""
 
 import abc
 from typing import NamedTuple
@@ -9,13 +9,13 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, PyTree
 
 from .criteria import AbstractCriterion
-from .solvers import AbstractSolver, Beta, Columns, FromProducts, Phi, Products, products_of
+from .solvers import AbstractSolver, Beta, Columns, FromEquations, NormalEquations, Phi, normal_equations
 
 
-class Averages(NamedTuple):
+class AveragedEquations(NamedTuple):
     """Exponential averages of normal equations; `empty` until the first step."""
 
-    products: Products
+    equations: NormalEquations
     empty: Bool[Array, ""]
 
 
@@ -55,7 +55,7 @@ class AbstractSource(eqx.Module):
         """beta, and the state for the next step. `sets[0]` are the draws of the estimate."""
 
 
-class Same(AbstractSource):
+class InSampleSource(AbstractSource):
     """The draws of the estimate itself: no further cost, and biased."""
 
     @property
@@ -76,7 +76,7 @@ class Same(AbstractSource):
         return solver.solve(criterion, *sets[0], shared=shared), state
 
 
-class HeldOut(AbstractSource):
+class HeldOutSource(AbstractSource):
     """A second set of draws, as large as the first: unbiased at twice the cost."""
 
     @property
@@ -102,7 +102,7 @@ class HeldOut(AbstractSource):
         return solver.solve(criterion, *sets[1], shared=shared), state
 
 
-class Earlier(AbstractSource):
+class LaggedSource(AbstractSource):
     """Exponential averages of the normal equations of earlier steps: unbiased at no further cost.
 
     They start at cross = 0 and square = twice its first value (Geffner & Domke 2020).
@@ -117,40 +117,40 @@ class Earlier(AbstractSource):
 
     def refuses(self, solver: AbstractSolver) -> str | None:
         """Averages can only be solved, not descended on."""
-        if isinstance(solver, FromProducts):
+        if isinstance(solver, FromEquations):
             return None
-        return "beta from earlier steps needs the solver 'exact' or 'ridge'"
+        return "lagged coefficients need the solver 'least-squares' or 'ridge'"
 
-    def init(self, params: int, columns: int, dtype: object, *, shared: bool) -> Averages:
+    def init(self, params: int, columns: int, dtype: object, *, shared: bool) -> AveragedEquations:
         """Empty averages."""
         lead = () if shared else (params,)
         square = jnp.zeros((*lead, columns, columns), dtype)  # pyright: ignore[reportArgumentType]
-        return Averages(Products(square, square[..., 0]), jnp.ones((), bool))
+        return AveragedEquations(NormalEquations(square, square[..., 0]), jnp.ones((), bool))
 
     def beta(
         self,
-        state: Averages,
+        state: AveragedEquations,
         criterion: AbstractCriterion,
         solver: AbstractSolver,
         sets: list[tuple[Phi, Columns]],
         *,
         shared: bool,
-    ) -> tuple[Beta, Averages]:
+    ) -> tuple[Beta, AveragedEquations]:
         """Solve the old averages, then take the new draws in."""
-        assert isinstance(solver, FromProducts)
-        now = products_of(criterion, *sets[0], shared=shared)
-        beta = jnp.where(state.empty, 0.0, solver.solve_products(state.products))
-        square = jnp.where(state.empty, 2 * now.square, state.products.square)
+        assert isinstance(solver, FromEquations)
+        now = normal_equations(criterion, *sets[0], shared=shared)
+        beta = jnp.where(state.empty, 0.0, solver.solve_equations(state.equations))
+        square = jnp.where(state.empty, 2 * now.square, state.equations.square)
         mixed = jax.tree.map(
             lambda old, new: self.decay * old + (1 - self.decay) * new,
-            Products(square, state.products.cross),
+            NormalEquations(square, state.equations.cross),
             now,
         )
-        return beta, Averages(mixed, jnp.zeros((), bool))
+        return beta, AveragedEquations(mixed, jnp.zeros((), bool))
 
 
 SOURCES: dict[str, type[AbstractSource]] = {
-    "same": Same,
-    "held-out": HeldOut,
-    "earlier": Earlier,
+    "in-sample": InSampleSource,
+    "held-out": HeldOutSource,
+    "lagged": LaggedSource,
 }

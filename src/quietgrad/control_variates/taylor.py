@@ -7,8 +7,7 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Key, PyTree
 
-from ..entropy.mode import split
-from ..families import AbstractFamily
+from ..families import AbstractFamily, split
 from ..surrogates import Taylor
 from ..targets import Target
 from .control_variate import AbstractControlVariate, Sample, pull_each

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from ..environment import cache_folder
+
 T = TypeVar("T")
 
 FOLDER_VARIABLE = "QUIETGRAD_DATA"
@@ -54,17 +56,6 @@ def find(file: RawFile) -> Path | None:
     named = os.environ.get(FOLDER_VARIABLE)
     folders = ([Path(named).expanduser()] if named else []) + [cache_folder()]
     return next((path for folder in folders if (path := folder / file.name).is_file()), None)
-
-
-def cache_folder() -> Path:
-    """The user's cache folder for this package."""
-    try:
-        import pooch
-    except ImportError:
-        # Files put into the cache by hand are found without pooch too; this is its answer on Linux.
-        root = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-        return Path(root).expanduser() / "quietgrad"
-    return Path(pooch.os_cache("quietgrad"))
 
 
 def places() -> dict[str, str]:

@@ -4,8 +4,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
-from ..families import AbstractFamily, HasEntropy
-from .mode import AbstractEntropy, Cotangent, Path, over_draws, split
+from ..families import AbstractFamily, HasEntropy, split
+from .mode import AbstractEntropy, Cotangent, Path, over_draws
 
 
 def entropy_of(q: AbstractFamily) -> Float[Array, ""]:

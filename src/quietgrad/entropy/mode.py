@@ -19,15 +19,15 @@ Cotangent = Float[Array, "draws dim"]
 class Path(NamedTuple):
     """A batch of draws carried to points, with the way back to the parameters.
 
-    `z`: the points. `log_q`: what each draw contributes to the ELBO with a minus sign. `drift`: what
-    the mode itself adds to grad f at each point (the negative path score), or None. `pull_back(c, w)`:
-    the estimate of the ELBO gradient for cotangents c of the points and weights w of the draws.
-    `pull_points(c)`: the plain pull back of (weighted) cotangents, without the entropy.
+    `z`: the points. `log_q`: what each draw contributes to the ELBO with a minus sign. `score`: the path
+    score, grad log q at each point, if the mode subtracts it from the target's gradient, else None.
+    `pull_back(c, w)`: the estimate of the ELBO gradient for cotangents c of the points and weights w of
+    the draws. `pull_points(c)`: the plain pull back of (weighted) cotangents, without the entropy.
     """
 
     z: Float[Array, "draws dim"]
     log_q: Float[Array, " draws"]
-    drift: Float[Array, "draws dim"] | None
+    score: Float[Array, "draws dim"] | None
     pull_back: Callable[[Cotangent, Float[Array, " draws"]], PyTree]
     pull_points: Callable[[Cotangent], PyTree]
 
@@ -43,12 +43,6 @@ class AbstractEntropy(eqx.Module):
     @abc.abstractmethod
     def path(self, q: AbstractFamily, e: Float[Array, "draws base"]) -> Path:
         """Carry the draws through the family; one `jax.vjp`."""
-
-
-def split(q: AbstractFamily) -> tuple[PyTree, Callable[[PyTree], AbstractFamily]]:
-    """The trained arrays of `q`, and the function that puts them back."""
-    params, static = eqx.partition(q, eqx.is_inexact_array)
-    return params, lambda params: eqx.combine(params, static)
 
 
 def over_draws(method: Callable[..., PyTree], e: Float[Array, "draws base"]) -> PyTree:

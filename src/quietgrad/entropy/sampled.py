@@ -4,9 +4,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
-from ..families import AbstractFamily, HasEntropy, Invertible
+from ..families import AbstractFamily, HasEntropy, Invertible, split
 from .closed import Closed
-from .mode import AbstractEntropy, Cotangent, Path, over_draws, split
+from .mode import AbstractEntropy, Cotangent, Path, over_draws
 
 
 class Sampled(AbstractEntropy):

@@ -7,8 +7,8 @@ posterior, so the noise dies out as the fit improves.
 import jax
 from jaxtyping import Array, Float, PyTree
 
-from ..families import AbstractFamily
-from .mode import AbstractEntropy, Cotangent, Path, over_draws, split
+from ..families import AbstractFamily, split
+from .mode import AbstractEntropy, Cotangent, Path, over_draws
 
 
 class StickTheLanding(AbstractEntropy):
@@ -30,4 +30,4 @@ class StickTheLanding(AbstractEntropy):
         def pull_back(cotangent: Cotangent, weights: Float[Array, " draws"]) -> PyTree:
             return pull_points(weights[:, None] * (cotangent - score))
 
-        return Path(z, log_q, -score, pull_back, pull_points)
+        return Path(z, log_q, score, pull_back, pull_points)

@@ -2,7 +2,7 @@
 
 from .controlled import Controlled
 from .estimator import AbstractEstimator, Cost, Estimate
-from .joint import Joint
+from .joint_minibatch import Joint
 from .pathwise import Pathwise
 from .quiet import Quiet
 from .registry import REGISTRY, estimator, resolve

@@ -1,4 +1,7 @@
-"""The paper's sections 2 and 3 taken literally: explicit gradients, columns and coefficients."""
+"""Explicit control variates, the literal and slow form: `Pathwise` has the one-pass forms.
+
+The paper's sections 2 and 3 as they are written, with per-draw gradients, columns and coefficients.
+"""
 
 from typing import Any, NamedTuple
 
@@ -9,14 +12,13 @@ import jax.random as jr
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Key, PyTree
 
-from .. import control_variates as room
+from .. import control_variates as explicit
 from .. import entropy as entropies
 from .. import samplers
 from .._checks import part, whole
 from ..control_variates.control_variate import take_sample
 from ..control_variates.solvers import apply
-from ..entropy.mode import split
-from ..families import AbstractFamily
+from ..families import AbstractFamily, split
 from ..targets import Target
 from .estimator import AbstractEstimator, Cost, Estimate
 
@@ -35,16 +37,17 @@ class ControlledState(NamedTuple):
 class Controlled(AbstractEstimator):
     """h = mean_l [phi_l + C(e_l) beta] with explicit per-draw gradients (draws x params).
 
+    For research and as an oracle, not for speed: what has a one-pass form is a surrogate or a weighting
+    of `Pathwise`. `source` says which draws beta is fitted on, in-sample, held-out or lagged.
     `per_dimension` gives every parameter its own coefficients (the paper's section 3.1). Cost of a step:
     `draws` gradients of the target (twice that with held-out draws), a backward pass for each draw and
-    (draws x params x columns) numbers. Meant for research and as an oracle, not for speed. Biased
-    exactly when beta is fitted on the same draws.
+    (draws x params x columns) numbers. Biased exactly when beta is fitted in-sample.
     """
 
-    control_variate: room.AbstractControlVariate
-    criterion: room.AbstractCriterion
-    solver: room.AbstractSolver
-    source: room.AbstractSource
+    control_variate: explicit.AbstractControlVariate
+    criterion: explicit.AbstractCriterion
+    solver: explicit.AbstractSolver
+    source: explicit.AbstractSource
     sampler: samplers.AbstractSampler
     entropy: entropies.AbstractEntropy
     per_dimension: bool = eqx.field(static=True)
@@ -52,11 +55,11 @@ class Controlled(AbstractEstimator):
 
     def __init__(
         self,
-        control_variate: room.AbstractControlVariate | str,
+        control_variate: explicit.AbstractControlVariate | str,
         *,
-        criterion: room.AbstractCriterion | str = "least-squares",
-        solver: room.AbstractSolver | str = "exact",
-        source: room.AbstractSource | str = "same",
+        criterion: explicit.AbstractCriterion | str = "variance",
+        solver: explicit.AbstractSolver | str = "least-squares",
+        source: explicit.AbstractSource | str = "in-sample",
         per_dimension: bool = False,
         sampler: samplers.AbstractSampler | str = "iid",
         entropy: entropies.AbstractEntropy | str = "sampled",
@@ -65,11 +68,11 @@ class Controlled(AbstractEstimator):
         def pick(given: Any, registry: Any, cls: type, kind: str) -> Any:
             return part(given, registry, cls, kind)
 
-        cls = room.AbstractControlVariate
-        self.control_variate = pick(control_variate, room.REGISTRY, cls, "control variate")
-        self.criterion = pick(criterion, room.CRITERIA, room.AbstractCriterion, "criterion")
-        self.solver = pick(solver, room.SOLVERS, room.AbstractSolver, "solver")
-        self.source = pick(source, room.SOURCES, room.AbstractSource, "source")
+        cls = explicit.AbstractControlVariate
+        self.control_variate = pick(control_variate, explicit.REGISTRY, cls, "control variate")
+        self.criterion = pick(criterion, explicit.CRITERIA, explicit.AbstractCriterion, "criterion")
+        self.solver = pick(solver, explicit.SOLVERS, explicit.AbstractSolver, "solver")
+        self.source = pick(source, explicit.SOURCES, explicit.AbstractSource, "source")
         self.sampler = pick(sampler, samplers.REGISTRY, samplers.AbstractSampler, "sampler")
         self.entropy = pick(entropy, entropies.REGISTRY, entropies.AbstractEntropy, "entropy")
         self.per_dimension = per_dimension
@@ -77,10 +80,10 @@ class Controlled(AbstractEstimator):
 
     @property
     def biased(self) -> bool:
-        """When beta comes from the same draws."""
+        """When beta is fitted in-sample."""
         return self.source.biased
 
-    def supports(self, target: Target, q: AbstractFamily) -> str | None:
+    def refuses(self, target: Target, q: AbstractFamily) -> str | None:
         """The first objection that a part has."""
         return (
             self.sampler.refuses(self.draws, q.base, q.base_dim)
@@ -122,7 +125,7 @@ class Controlled(AbstractEstimator):
 
     def _draw(
         self, target: Target, q: AbstractFamily, sampler: PyTree, state: PyTree, key: Key[Array, ""]
-    ) -> tuple[room.Sample, Array, Array]:
+    ) -> tuple[explicit.Sample, Array, Array]:
         shape = (self.draws, q.base_dim)
         e = self.sampler.draw(sampler, q.base, shape, q.dtype, key=key)
         sample = take_sample(target, q, self.entropy, e)

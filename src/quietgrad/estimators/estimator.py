@@ -1,6 +1,7 @@
 """The contract of an estimator: configuration in the module, evolving state handed back."""
 
 import abc
+import math
 from typing import NamedTuple
 
 import equinox as eqx
@@ -36,13 +37,22 @@ class AbstractEstimator(eqx.Module):
     def biased(self) -> bool:
         """Whether the mean of the estimate can differ from the gradient of the ELBO."""
 
+    def variance_bound(self, q: AbstractFamily) -> float:
+        """The most that the variance (its trace) can be, relative to the plain pathwise estimator's.
+
+        The plain one has as many draws and the same entropy mode. What learns has learned for some steps
+        at this q. Infinite where nothing is promised, which is not to say that it is noisier.
+        """
+        del q
+        return math.inf
+
     def draws_for(self, q: AbstractFamily) -> int:
         """How many draws a step takes with this family."""
         del q
         return getattr(self, "draws", 1)
 
     @abc.abstractmethod
-    def supports(self, target: Target, q: AbstractFamily) -> str | None:
+    def refuses(self, target: Target, q: AbstractFamily) -> str | None:
         """Why this estimator cannot run on the pair; None if it can."""
 
     def init(self, target: Target, q: AbstractFamily) -> PyTree:
@@ -50,14 +60,14 @@ class AbstractEstimator(eqx.Module):
         instance(target, Target, "target")
         instance(q, AbstractFamily, "q")
         target.check(q.dim)
-        reason = self.supports(target, q)
+        reason = self.refuses(target, q)
         if reason is not None:
             raise ValueError(reason)
         return self._init(target, q)
 
     @abc.abstractmethod
     def _init(self, target: Target, q: AbstractFamily) -> PyTree:
-        """The state before the first step, for a pair that is supported."""
+        """The state before the first step, for a pair that is not refused."""
 
     @abc.abstractmethod
     def step(

@@ -1,6 +1,6 @@
 """The pathwise estimator: one pass from draws to gradient, with every axis swappable.
 
-    key -> draw e -> transport z -> score grad f -> weigh / subtract -> pull back -> gradient
+    key -> draw e -> transport z -> target's gradient -> weigh / subtract -> pull back -> gradient
 
 The draws' sampler, their weights, a surrogate of the integrand and the entropy mode are parts; the
 paper's estimators and ours are combinations of them.
@@ -56,8 +56,8 @@ class Pathwise(AbstractEstimator):
         entropy: entropies.AbstractEntropy | str = "sampled",
         draws: int = 10,
     ):
-        def pick(given: Any, room: Any, cls: type, kind: str) -> Any:
-            return part(given, room.REGISTRY, cls, kind)
+        def pick(given: Any, parts: Any, cls: type, kind: str) -> Any:
+            return part(given, parts.REGISTRY, cls, kind)
 
         self.sampler = pick(sampler, samplers, samplers.AbstractSampler, "sampler")
         self.weights = pick(weights, weightings, weightings.AbstractWeights, "weights")
@@ -75,7 +75,16 @@ class Pathwise(AbstractEstimator):
         weighted = self.weights.biased(independent=self.sampler.independent)
         return weighted or (self.surrogate is not None and self.surrogate.biased)
 
-    def supports(self, target: Target, q: AbstractFamily) -> str | None:
+    def variance_bound(self, q: AbstractFamily) -> float:
+        """What the sampler promises, or the surrogate where draws are independent."""
+        uniform = isinstance(self.weights, weightings.Uniform)
+        if uniform and self.surrogate is None:
+            return self.sampler.variance_bound(self.draws)
+        if uniform and self.surrogate is not None and self.sampler.independent:
+            return self.surrogate.variance_bound(q)
+        return super().variance_bound(q)
+
+    def refuses(self, target: Target, q: AbstractFamily) -> str | None:
         """The first objection that a part has."""
         return (
             self.sampler.refuses(self.draws, q.base, q.base_dim)

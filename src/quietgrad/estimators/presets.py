@@ -3,7 +3,7 @@
 from typing import Literal
 
 from .._checks import lookup
-from ..control_variates import Descent, Ensemble, QuadraticColumn, SteinColumns, TaylorColumn
+from ..control_variates import Ensemble, ExplicitDescent, QuadraticColumn, SteinColumns, TaylorColumn
 from ..entropy import AbstractEntropy
 from ..surrogates import (
     InSampleBeta,
@@ -14,11 +14,11 @@ from ..surrogates import (
     StreamedQuadratic,
     Taylor,
 )
-from ..surrogates.quadratic_model import Symmetric, Unsymmetrised
+from ..surrogates.quadcv import Symmetric, Unsymmetrised
 from ..surrogates.taylor import SCALES
 from ..weights import GradientDescent, Polynomial, Ridge, Stein
 from .controlled import Controlled
-from .joint import Joint
+from .joint_minibatch import Joint
 from .pathwise import Pathwise
 from .quiet import Quiet
 from .score_function import ScoreFunction
@@ -142,9 +142,9 @@ def zvcv_gd_literal(
     """ZVCV-GD with its inner loop written out: slow, the oracle of `zvcv-gd`."""
     return Controlled(
         SteinColumns(Polynomial(order)),
-        criterion="least-squares",
-        solver=Descent(steps, rate),
-        source="same",
+        criterion="variance",
+        solver=ExplicitDescent(steps, rate),
+        source="in-sample",
         per_dimension=True,
         draws=draws,
     )
@@ -156,7 +156,7 @@ def quadcv_literal(*, draws: int = 10, rate: float = 1e-2) -> Controlled:
         QuadraticColumn(Quadratic(rate=rate)),
         criterion="squared-norm",
         solver="ridge",
-        source="earlier",
+        source="lagged",
         entropy="closed",
         draws=draws,
     )
@@ -168,7 +168,7 @@ def ensemble(*, draws: int = 10) -> Controlled:
         Ensemble((TaylorColumn(), QuadraticColumn())),
         criterion="squared-norm",
         solver="ridge",
-        source="earlier",
+        source="lagged",
         draws=draws,
     )
 

@@ -15,8 +15,7 @@ from jaxtyping import Array, Float, Key, PyTree
 from .. import samplers
 from .. import weights as weightings
 from .._checks import part, whole
-from ..entropy.mode import split
-from ..families import AbstractFamily
+from ..families import AbstractFamily, split
 from ..targets import Target
 from .estimator import AbstractEstimator, Cost, Estimate
 
@@ -110,7 +109,7 @@ class ScoreFunction(AbstractEstimator):
             or self.weights.biased(independent=independent)
         )
 
-    def supports(self, target: Target, q: AbstractFamily) -> str | None:
+    def refuses(self, target: Target, q: AbstractFamily) -> str | None:
         """The first objection that a part has."""
         del target
         if isinstance(self.baseline, LeaveOneOutBaseline) and self.draws < 2:

@@ -1,7 +1,9 @@
 """Variational families q(z; lambda): a transport of base draws, and what is known of it."""
 
-from .embed import can_embed, embed
-from .family import AbstractFamily, HasEntropy, HasMoments, Invertible
+from .advice import Advice
+from .capabilities import HasDiagonalScale, HasEntropy, HasMoments, Invertible
+from .family import AbstractFamily, split
+from .fits_quadratic import FitsQuadratic
 from .flow import AbstractFlow
 from .full_rank import FullRank
 from .low_rank import LowRank
@@ -20,14 +22,16 @@ __all__ = [
     "REGISTRY",
     "AbstractFamily",
     "AbstractFlow",
+    "Advice",
     "AffineRealNVP",
+    "FitsQuadratic",
     "FullRank",
+    "HasDiagonalScale",
     "HasEntropy",
     "HasMoments",
     "Invertible",
     "LowRank",
     "MeanField",
     "RealNVP",
-    "can_embed",
-    "embed",
+    "split",
 ]

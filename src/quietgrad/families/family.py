@@ -5,25 +5,29 @@ Every method takes one draw or one point; callers use `jax.vmap`.
 """
 
 import abc
+import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Key
+from jaxtyping import Array, Float, Key, PyTree
 
 from .._checks import whole
 from ..bases import AbstractBase
-
-# The product of rows with a symmetric matrix.
-Bend = Callable[[Float[Array, "rows dim"]], Float[Array, "rows dim"]]
+from .advice import Advice
 
 
 class AbstractFamily(eqx.Module):
-    """A reparametrisable distribution whose density is known."""
+    """A reparametrisable distribution whose density is known.
+
+    `contained` lists the other families whose members this one can represent, or come close to. A family
+    that lists any also has `_start_from`.
+    """
 
     base: eqx.AbstractVar[AbstractBase]
+    contained: ClassVar[tuple[type["AbstractFamily"], ...]] = ()
 
     @classmethod
     @abc.abstractmethod
@@ -44,6 +48,46 @@ class AbstractFamily(eqx.Module):
     def dtype(self) -> Any:
         """Floating-point type of the parameters, and so of the draws."""
         return jax.tree.leaves(eqx.filter(self, eqx.is_inexact_array))[0].dtype
+
+    @property
+    def advice(self) -> Advice:
+        """Draws, samplers and rates that suit the family; by default those of a flow.
+
+        Sticking the landing quiets a family that comes close to the posterior. One that cannot start
+        from a simpler solution rarely does.
+        """
+        return Advice(
+            quiet_draws=10,
+            quiet_sampler="antithetic",
+            search_draws=32,
+            search_sampler="rqmc",
+            search_entropy="stl" if self.contained else "sampled",
+            explore_rate=0.06 / math.sqrt(self.dim),
+            anneal_rate=0.01,
+            most_anneal_rate=0.01,
+            near_rate=0.01,
+        )
+
+    def contains(self, other: "AbstractFamily") -> bool:
+        """Whether `other` is of this family, or of one that it contains, on the same base and dim."""
+        if type(other) is type(self):
+            return _alike(self, other)
+        return isinstance(other, self.contained) and (other.dim, other.base) == (self.dim, self.base)
+
+    def start_from(self, other: "AbstractFamily", *, key: Key[Array, ""]) -> "AbstractFamily":
+        """The member of this family closest to `other`, from which its own parameters can be learned."""
+        if not self.contains(other):
+            names = [cls.__name__ for cls in (type(self), *self.contained)]
+            raise ValueError(
+                f"{type(self).__name__} cannot start from this {type(other).__name__}: it takes "
+                f"{' or '.join(names)} with the same base ({type(self.base).__name__}) and the same "
+                f"shapes (dim {self.dim}); got base {type(other.base).__name__} and dim {other.dim}"
+            )
+        return other if type(other) is type(self) else self._start_from(other, key=key)
+
+    def _start_from(self, other: "AbstractFamily", *, key: Key[Array, ""]) -> "AbstractFamily":
+        """The start for an `other` of one of the families in `contained`."""
+        raise NotImplementedError(f"{type(self).__name__} lists `contained` without `_start_from`")
 
     @abc.abstractmethod
     def transport(self, e: Float[Array, " base"]) -> Float[Array, " dim"]:
@@ -78,67 +122,16 @@ class AbstractFamily(eqx.Module):
         return jax.vmap(self.transport)(self.base.sample(shape, self.dtype, key=key))
 
 
-class HasEntropy(eqx.Module):
-    """A family whose entropy is known in closed form."""
-
-    @abc.abstractmethod
-    def entropy(self) -> Float[Array, ""]:
-        """-E log q(z), in nats."""
+def split(q: AbstractFamily) -> tuple[PyTree, Callable[[PyTree], AbstractFamily]]:
+    """The trained arrays of `q`, and the function that puts them back."""
+    params, static = eqx.partition(q, eqx.is_inexact_array)
+    return params, lambda params: eqx.combine(params, static)
 
 
-class Invertible(eqx.Module):
-    """A family whose transport can be undone."""
-
-    @abc.abstractmethod
-    def inverse(self, z: Float[Array, " dim"]) -> Float[Array, " dim"]:
-        """e with T(e) = z."""
-
-
-class HasMoments(eqx.Module):
-    """A location-scale family: known mean and covariance, and a path with orthogonal rows.
-
-    For z = loc + (scale) e with one parameter per entry of the scale, the Jacobian J = dz/dlambda has
-    orthogonal rows, block by block: <J'a, J'b> = sum_i m_i a_i b_i with m from `path_metrics(e)`. That
-    gives inner products of per-draw gradients without the gradients.
-    """
-
-    loc: eqx.AbstractVar[Float[Array, " dim"]]
-
-    def mean(self) -> Float[Array, " dim"]:
-        """E z."""
-        return self.loc
-
-    @abc.abstractmethod
-    def variance(self) -> Float[Array, " dim"]:
-        """The diagonal of Cov z."""
-
-    @abc.abstractmethod
-    def covariance_matmul(self, v: Float[Array, "dim k"]) -> Float[Array, "dim k"]:
-        """Cov(z) v, without forming the covariance."""
-
-    @abc.abstractmethod
-    def covariance_trace(self, bend: Bend, diagonal: Float[Array, " dim"]) -> Float[Array, ""]:
-        """tr(B Cov z) for a symmetric B, given by its product with rows and by its diagonal."""
-
-    @abc.abstractmethod
-    def path_metrics(self, e: Float[Array, " base"]) -> dict[str, Float[Array, " dim"]]:
-        """The diagonal of J J' at the draw e, for each block of parameters by its field's name."""
-
-    def path_metric(self, e: Float[Array, " base"]) -> Float[Array, " dim"]:
-        """The diagonal of J J' at the draw e, for all parameters."""
-        return sum(self.path_metrics(e).values(), jnp.zeros((), e.dtype))
-
-
-def quadratic_form(rows: Float[Array, "rows dim"], bend: Bend) -> Float[Array, ""]:
-    """sum_k r_k'B r_k. Its gradient is 2 B r_k, for which the product is taken once, not twice more."""
-
-    @jax.custom_jvp
-    def value(rows: Float[Array, "rows dim"]) -> Float[Array, ""]:
-        return jnp.sum(rows * bend(rows))
-
-    @value.defjvp
-    def rule(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:  # pyright: ignore
-        (rows,), (moves,) = primals, tangents
-        return value(rows), 2 * jnp.sum(moves * bend(rows))
-
-    return value(rows)
+def _alike(a: AbstractFamily, b: AbstractFamily) -> bool:
+    """Whether two members of a class differ in nothing but the numbers that are trained."""
+    outlines = []
+    for q in (a, b):
+        trained, fixed = eqx.partition(q, eqx.is_inexact_array)
+        outlines.append((jax.tree.map(jnp.shape, trained), fixed))
+    return bool(eqx.tree_equal(*outlines))

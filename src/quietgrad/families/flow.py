@@ -12,7 +12,8 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .family import AbstractFamily, Invertible
+from .capabilities import Invertible
+from .family import AbstractFamily
 
 
 class AbstractLayer(eqx.Module):

@@ -3,22 +3,34 @@
 The triangle is one packed vector, so that every parameter is free and counted once.
 """
 
+import functools
+import math
+from typing import ClassVar
+
 import jax.numpy as jnp
 import jax.random as jr
+import numpy as np
 from jax.scipy.linalg import solve_triangular
-from jaxtyping import Array, Float, Key, Num
+from jaxtyping import Array, Float, Int, Key, Num
 
 from .._checks import whole
+from .._host import on_device
 from ..bases import AbstractBase, Normal
-from .family import AbstractFamily, Bend, HasEntropy, HasMoments, Invertible, quadratic_form
+from .advice import Advice
+from .capabilities import HasEntropy, Invertible, Matmul, quadratic_form
+from .family import AbstractFamily
+from .fits_quadratic import FitsQuadratic
+from .low_rank import LowRank
+from .mean_field import MeanField
 
 
-class FullRank(AbstractFamily, HasEntropy, HasMoments, Invertible):
+class FullRank(FitsQuadratic, HasEntropy, Invertible):
     """Location `loc` and scale C = strict lower triangle + exp(diagonal), packed in `packed`."""
 
     loc: Float[Array, " dim"]
     packed: Float[Array, " triangle"]
     base: AbstractBase = Normal()
+    contained: ClassVar[tuple[type[AbstractFamily], ...]] = (MeanField, LowRank)
 
     @classmethod
     def init(
@@ -33,6 +45,33 @@ class FullRank(AbstractFamily, HasEntropy, HasMoments, Invertible):
     def dim(self) -> int:
         """Length of z."""
         return self.loc.shape[0]
+
+    @property
+    def advice(self) -> Advice:
+        """A pair takes away most of the noise; the triangle has as many parameters as a network."""
+        return Advice(
+            quiet_draws=2,
+            quiet_sampler="antithetic",
+            search_draws=2,
+            search_sampler="antithetic",
+            search_entropy="stl",
+            explore_rate=0.06 / math.sqrt(self.dim),
+            anneal_rate=0.02,
+            most_anneal_rate=0.02,
+            near_rate=0.02,
+            quadratic_rank=20,
+        )
+
+    def _start_from(self, other: AbstractFamily, *, key: Key[Array, ""]) -> "FullRank":
+        """The diagonal of a mean-field member; the Cholesky factor of a low-rank covariance."""
+        del key
+        if isinstance(other, MeanField):
+            raw = jnp.diag(other.log_std)
+        else:
+            assert isinstance(other, LowRank)
+            root = jnp.linalg.cholesky(other.covariance_matmul(jnp.eye(self.dim, dtype=other.dtype)))
+            raw = jnp.tril(root, -1) + jnp.diag(jnp.log(jnp.diagonal(root)))
+        return FullRank(loc=other.loc, packed=pack_triangle(raw), base=self.base)
 
     def scale(self) -> Float[Array, "dim dim"]:
         """C, lower triangular."""
@@ -80,16 +119,65 @@ class FullRank(AbstractFamily, HasEntropy, HasMoments, Invertible):
         scale = self.scale()
         return self.base.variance * (scale @ (scale.T @ v))
 
-    def covariance_trace(self, bend: Bend, diagonal: Float[Array, " dim"]) -> Float[Array, ""]:
+    def covariance_trace(self, matmul: Matmul, diagonal: Float[Array, " dim"]) -> Float[Array, ""]:
         """tr(C'BC) times the base's variance."""
         del diagonal
-        return self.base.variance * quadratic_form(self.scale().T, bend)
+        return self.base.variance * quadratic_form(self.scale().T, matmul)
 
     def path_metrics(self, e: Float[Array, " base"]) -> dict[str, Float[Array, " dim"]]:
         """1, and sum_{j<i} e_j^2 (from C_ij) + (C_ii e_i)^2 (from log C_ii)."""
         below = jnp.cumsum(e**2) - e**2
         scale = below + (jnp.exp(self.log_diagonal()) * e) ** 2
         return {"loc": jnp.ones_like(e), "packed": scale}
+
+    def for_quadratic(
+        self, mean: Float[np.ndarray, " dim"], precision: Float[np.ndarray, "dim dim"]
+    ) -> "FullRank":
+        """The quadratic's own mean and covariance."""
+        # Scaled to a unit diagonal first: coordinates may differ by many powers of ten.
+        scale = np.sqrt(np.diagonal(precision))
+        inverse = np.linalg.inv(precision / np.outer(scale, scale))
+        root = np.linalg.cholesky(0.5 * (inverse + inverse.T)) / scale[:, None]
+        return self._with(mean, root / np.sqrt(self.base.variance))
+
+    def host_transport(self, e: Float[np.ndarray, "draws base"]) -> Float[np.ndarray, "draws dim"]:
+        """mu + C e."""
+        return np.asarray(self.loc, float) + e @ self._host_scale().T
+
+    def host_covariance(self) -> Float[np.ndarray, "dim dim"]:
+        """C C' times the base's variance."""
+        scale = self._host_scale()
+        return self.base.variance * scale @ scale.T
+
+    def whitened(self, gradient: Float[np.ndarray, " dim"]) -> Float[np.ndarray, " n"]:
+        """C'g, times the base's scale."""
+        return np.sqrt(self.base.variance) * gradient @ self._host_scale()
+
+    def scale_gradient(
+        self, e: Float[np.ndarray, "draws base"], slope: Float[np.ndarray, "draws dim"]
+    ) -> Float[np.ndarray, " scales"]:
+        """The triangle of I + E[C'g e'], its diagonal by sqrt(2)."""
+        moved = np.eye(self.dim) + (slope @ self._host_scale()).T @ e / len(e)
+        rows, columns = np.tril_indices(self.dim)
+        return moved[rows, columns] / np.where(rows == columns, np.sqrt(2), 1.0)
+
+    def _with(self, loc: Float[np.ndarray, " dim"], scale: Float[np.ndarray, "dim dim"]) -> "FullRank":
+        raw = np.tril(scale, -1) + np.diag(np.log(np.diagonal(scale)))
+        packed = np.zeros(self.packed.shape[0], self.dtype)
+        rows, columns = np.tril_indices(self.dim)
+        packed[_host_order(self.dim)[rows, columns]] = raw[rows, columns]
+        return FullRank(loc=on_device(loc, self.dtype), packed=on_device(packed), base=self.base)
+
+    def _host_scale(self) -> Float[np.ndarray, "dim dim"]:
+        raw = np.tril(np.asarray(self.packed, float)[_host_order(self.dim)])
+        return np.tril(raw, -1) + np.diag(np.exp(np.diagonal(raw)))
+
+
+@functools.lru_cache(maxsize=8)
+def _host_order(dim: int) -> Int[np.ndarray, "dim dim"]:
+    """Where each entry of the triangle is packed: `_unpack` of the numbers 0, 1, 2, ..."""
+    packed = np.arange(dim * (dim + 1) // 2)
+    return np.concatenate([packed[dim:], packed[::-1]]).reshape(dim, dim)
 
 
 def pack_triangle(matrix: Float[Array, "dim dim"]) -> Float[Array, " triangle"]:

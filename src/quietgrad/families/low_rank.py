@@ -6,23 +6,39 @@ Arrays have one row for each column of F and of A, so that long axes come last. 
 form subtracts numbers of size |z - mu|^2 / sigma^2, which float32 cannot hold.
 """
 
+import math
+from collections.abc import Callable
+from typing import ClassVar
+
+import jax
 import jax.numpy as jnp
 import jax.random as jr
+import numpy as np
 from jax.scipy.linalg import cho_solve, solve_triangular
 from jaxtyping import Array, Float, Key
 
 from .._checks import whole
+from .._host import on_device
 from ..bases import AbstractBase, Normal
-from .family import AbstractFamily, Bend, HasEntropy, HasMoments, quadratic_form
+from .advice import Advice
+from .capabilities import HasDiagonalScale, HasEntropy, Matmul, quadratic_form
+from .factor_analysis import best_factors
+from .family import AbstractFamily
+from .fits_quadratic import FitsQuadratic
+from .mean_field import MeanField
+
+# Factors start this large, relative to the scales: zero would be a stationary point.
+FACTOR_NOISE = 0.05
 
 
-class LowRank(AbstractFamily, HasEntropy, HasMoments):
+class LowRank(FitsQuadratic, HasEntropy, HasDiagonalScale):
     """Gaussian with covariance F F' + diag(exp(2 log_std)), F' = `factor`; base draws are (e_d, e_f)."""
 
     loc: Float[Array, " dim"]
     log_std: Float[Array, " dim"]
     factor: Float[Array, "rank dim"]
     base: AbstractBase = Normal()
+    contained: ClassVar[tuple[type[AbstractFamily], ...]] = (MeanField,)
 
     def __check_init__(self):
         """Sums of other bases have no closed-form density."""
@@ -52,6 +68,32 @@ class LowRank(AbstractFamily, HasEntropy, HasMoments):
     def base_dim(self) -> int:
         """dim + rank."""
         return self.dim + self.rank
+
+    @property
+    def advice(self) -> Advice:
+        """Independent draws, since pairs double the noise of factors, whose gradient is even in e.
+
+        With few draws the factors settle for worse solutions. They have far to go unless Newton steps
+        brought them near.
+        """
+        return Advice(
+            quiet_draws=10,
+            quiet_sampler="iid",
+            search_draws=32,
+            search_sampler="rqmc",
+            search_entropy="stl",
+            explore_rate=0.06 / math.sqrt(self.dim),
+            anneal_rate=0.05,
+            most_anneal_rate=0.2,
+            near_rate=0.02,
+        )
+
+    def _start_from(self, other: AbstractFamily, *, key: Key[Array, ""]) -> "LowRank":
+        """The mean-field member with small random factors."""
+        assert isinstance(other, MeanField)
+        noise = jr.normal(key, self.factor.shape, self.factor.dtype)
+        factor = FACTOR_NOISE * jnp.exp(other.log_std)[None, :] * noise
+        return LowRank(loc=other.loc, log_std=other.log_std, factor=factor)
 
     def transport(self, e: Float[Array, " base"]) -> Float[Array, " dim"]:
         """z = mu + sigma * e_d + F e_f."""
@@ -96,15 +138,65 @@ class LowRank(AbstractFamily, HasEntropy, HasMoments):
         """(sigma^2 + F F') v."""
         return jnp.exp(2 * self.log_std)[:, None] * v + self.factor.T @ (self.factor @ v)
 
-    def covariance_trace(self, bend: Bend, diagonal: Float[Array, " dim"]) -> Float[Array, ""]:
+    def covariance_trace(self, matmul: Matmul, diagonal: Float[Array, " dim"]) -> Float[Array, ""]:
         """sum B_ii sigma_i^2 + tr(F'BF)."""
-        return diagonal @ jnp.exp(2 * self.log_std) + quadratic_form(self.factor, bend)
+        return diagonal @ jnp.exp(2 * self.log_std) + quadratic_form(self.factor, matmul)
+
+    @property
+    def factor_products(self) -> int:
+        """One for each factor."""
+        return self.rank
+
+    def factor_shift(
+        self,
+        hvp: Callable[[Float[Array, " dim"]], Float[Array, " dim"]],
+        e: Float[Array, "draws base"],
+        slope: Float[Array, "draws dim"],
+    ) -> dict[str, Float[Array, "..."]]:
+        """H F, the mean of g e_f' for a gradient g = b + H (z - mu), minus its average."""
+        average = e[:, self.dim :].T @ slope / e.shape[0]
+        return {"factor": jax.vmap(hvp)(self.factor) - average}
 
     def path_metrics(self, e: Float[Array, " base"]) -> dict[str, Float[Array, " dim"]]:
         """1, (sigma e_d)^2, and |e_f|^2 for a row of F."""
         one = jnp.ones_like(self.loc)
         scale = (jnp.exp(self.log_std) * e[: self.dim]) ** 2
         return {"loc": one, "log_std": scale, "factor": one * jnp.sum(e[self.dim :] ** 2)}
+
+    def for_quadratic(
+        self, mean: Float[np.ndarray, " dim"], precision: Float[np.ndarray, "dim dim"]
+    ) -> "LowRank":
+        """The mean, and the factors and diagonal that suit the precision best."""
+        log_std, factor = np.asarray(self.log_std, float), np.asarray(self.factor, float)
+        log_std, factor = best_factors(precision, log_std, factor)
+        return LowRank(
+            loc=on_device(mean, self.dtype),
+            log_std=on_device(log_std, self.dtype),
+            factor=on_device(factor, self.dtype),
+        )
+
+    def host_transport(self, e: Float[np.ndarray, "draws base"]) -> Float[np.ndarray, "draws dim"]:
+        """mu + sigma * e_d + F e_f."""
+        loc, std = np.asarray(self.loc, float), np.exp(np.asarray(self.log_std, float))
+        return loc + std * e[:, : self.dim] + e[:, self.dim :] @ np.asarray(self.factor, float)
+
+    def host_covariance(self) -> Float[np.ndarray, "dim dim"]:
+        """sigma^2 + F F'."""
+        factor = np.asarray(self.factor, float)
+        return np.diag(np.exp(2 * np.asarray(self.log_std, float))) + factor.T @ factor
+
+    def whitened(self, gradient: Float[np.ndarray, " dim"]) -> Float[np.ndarray, " n"]:
+        """(sigma g, F'g)."""
+        std = np.exp(np.asarray(self.log_std, float))
+        return np.concatenate([std * gradient, np.asarray(self.factor, float) @ gradient])
+
+    def scale_gradient(
+        self, e: Float[np.ndarray, "draws base"], slope: Float[np.ndarray, "draws dim"]
+    ) -> Float[np.ndarray, " scales"]:
+        """That of sigma alone: the factors' metric is not diagonal, and they share its noise."""
+        std, own = np.exp(np.asarray(self.log_std, float)), e[:, : self.dim]
+        inverse = np.diagonal(np.linalg.inv(self.host_covariance()))
+        return (std**2 * inverse + std * np.mean(slope * own, axis=0)) / np.sqrt(2)
 
     def _capacitance(self) -> tuple[Float[Array, "rank dim"], Float[Array, "rank rank"]]:
         scaled = self.factor * jnp.exp(-self.log_std)[None, :]

@@ -4,6 +4,8 @@ The paper's flow bounds each coordinate's log scale by one (tanh), so it cannot 
 scales are far from one; `AffineRealNVP` adds a learned shift and scale of every coordinate at the end.
 """
 
+from typing import ClassVar
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -12,7 +14,9 @@ from jaxtyping import Array, Float, Key
 
 from .._checks import whole
 from ..bases import AbstractBase, Normal
+from .family import AbstractFamily
 from .flow import AbstractFlow, AbstractLayer, ShiftScale
+from .mean_field import MeanField
 
 HIDDEN_WIDTHS = (8, 16, 16)
 
@@ -44,6 +48,11 @@ class Network(eqx.Module):
         for weight, bias in zip(self.weights[:-1], self.biases[:-1], strict=True):
             x = jax.nn.relu(x @ weight + bias)
         return x @ self.weights[-1] + self.biases[-1]
+
+    def silent(self) -> "Network":
+        """The same network with its last layer zero, so that its output is."""
+        weight, bias = jnp.zeros_like(self.weights[-1]), jnp.zeros_like(self.biases[-1])
+        return Network((*self.weights[:-1], weight), (*self.biases[:-1], bias))
 
 
 class Coupling(AbstractLayer):
@@ -80,6 +89,10 @@ class Coupling(AbstractLayer):
         moved, kept = self._split(v)
         log_scale, shift = self._condition(kept)
         return self._join((moved - shift) * jnp.exp(-log_scale), kept)
+
+    def identity(self) -> "Coupling":
+        """The same layer with silent networks, which moves nothing."""
+        return Coupling(self.scale.silent(), self.shift.silent(), self.cut, self.first_moves)
 
     def _condition(
         self, kept: Float[Array, " kept"]
@@ -122,6 +135,7 @@ class AffineRealNVP(AbstractFlow):
     layers: tuple[AbstractLayer, ...]
     size: int = eqx.field(static=True)
     base: AbstractBase = Normal()
+    contained: ClassVar[tuple[type[AbstractFamily], ...]] = (MeanField,)
 
     @classmethod
     def init(
@@ -136,6 +150,14 @@ class AffineRealNVP(AbstractFlow):
         """The same couplings as `RealNVP.init` with this key, then the identity."""
         layers = _couplings(dim, couplings, widths, key=key)
         return cls(layers=(*layers, ShiftScale.identity(dim)), size=dim, base=base)
+
+    def _start_from(self, other: AbstractFamily, *, key: Key[Array, ""]) -> "AffineRealNVP":
+        """Couplings that move nothing, then the mean-field member's shift and scale."""
+        del key
+        assert isinstance(other, MeanField)
+        still = [layer.identity() for layer in self.layers if isinstance(layer, Coupling)]
+        layers = (*still, ShiftScale(other.loc, other.log_std))
+        return AffineRealNVP(layers=layers, size=self.size, base=self.base)
 
 
 def _couplings(

@@ -6,21 +6,15 @@ point by itself is uniform and means are unbiased, while the points together kee
 One random integer per coordinate is drawn, not one per draw and coordinate.
 """
 
-import warnings
 from typing import Any
 
-import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float, Key, UInt32
-from scipy.stats import qmc
 
 from .._random import bits
 from ..bases import AbstractBase
 from .sampler import AbstractSampler
-
-MOST_DIMENSIONS = qmc.Sobol.MAXDIM
-MULTIPLIERS = (0x6C50B47C, 0xB82F1E52, 0xC7AFE638, 0x8D22F6E6)
+from .sobol import MOST_DIMENSIONS, reverse_digits, scramble, sobol_digits
 
 
 class Rqmc(AbstractSampler):
@@ -47,11 +41,7 @@ class Rqmc(AbstractSampler):
 
     def init(self, draws: int, dim: int) -> UInt32[Array, "draws base"]:
         """The first L Sobol points as 32 binary digits, stored lowest digit first."""
-        with warnings.catch_warnings():
-            # SciPy warns when L is no power of two; any L is unbiased here.
-            warnings.simplefilter("ignore", UserWarning)
-            points = qmc.Sobol(dim, scramble=False).random(draws)
-        return _reverse_digits(jnp.asarray((points * 2.0**32).astype(np.uint32)))
+        return jnp.asarray(reverse_digits(sobol_digits(draws, dim)))
 
     def draw(
         self,
@@ -64,12 +54,7 @@ class Rqmc(AbstractSampler):
     ) -> Float[Array, "draws base"]:
         """The points, scrambled."""
         seed = bits((1, shape[1]), key=key)
-        # On reversed digits, carries of sums and products run from leading digits to trailing ones:
-        # a digit's flip depends on the digits before it only, which is what a nested scramble is.
-        x = state + seed
-        for multiplier in MULTIPLIERS:
-            x = x ^ (x * jnp.uint32(multiplier))
-        return from_digits(_reverse_digits(x), base, dtype)
+        return from_digits(reverse_digits(scramble(state, seed)), base, dtype)
 
 
 def from_digits(x: UInt32[Array, "*shape"], base: AbstractBase, dtype: Any) -> Float[Array, "*shape"]:
@@ -82,10 +67,3 @@ def from_digits(x: UInt32[Array, "*shape"], base: AbstractBase, dtype: Any) -> F
     u = (size.astype(dtype) + 0.5) * 2.0 ** -(digits + 1)
     e = base.quantile(u)
     return jnp.where(x >> 31 == 1, -e, e)
-
-
-def _reverse_digits(x: UInt32[Array, "*shape"]) -> UInt32[Array, "*shape"]:
-    for shift, mask in ((1, 0x55555555), (2, 0x33333333), (4, 0x0F0F0F0F), (8, 0x00FF00FF)):
-        keep = jnp.uint32(mask)
-        x = ((x >> shift) & keep) | ((x & keep) << shift)
-    return jax.lax.shift_right_logical(x, jnp.uint32(16)) | (x << 16)

@@ -1,10 +1,14 @@
 """Surrogates: functions like the target whose mean under q is known, subtracted and added back."""
 
-from .coefficient import AbstractCoefficient, InSampleBeta, LaggedBeta
-from .quadcv import QuadCV
-from .quadratic import Quadratic
-from .quadratic_flow import QuadraticFlow
-from .streamed_quadratic import StreamedQuadratic
+from .quadcv import (
+    AbstractCoefficient,
+    InSampleBeta,
+    LaggedBeta,
+    QuadCV,
+    Quadratic,
+    QuadraticFlow,
+    StreamedQuadratic,
+)
 from .surrogate import AbstractSurrogate, Control
 from .taylor import Taylor
 

@@ -5,6 +5,7 @@ what the surrogate must follow is the gradient `integrand_slope`.
 """
 
 import abc
+import math
 from typing import NamedTuple
 
 import equinox as eqx
@@ -40,6 +41,14 @@ class AbstractSurrogate(eqx.Module):
         del target, q, draws
         return None
 
+    def variance_bound(self, q: AbstractFamily) -> float:
+        """The most that the variance can be relative to no surrogate, after some steps at this q.
+
+        Infinite where nothing is promised.
+        """
+        del q
+        return math.inf
+
     def hessian_products(self, q: AbstractFamily, draws: int) -> int:
         """Hessian-vector products of the target that a step takes."""
         del q, draws
@@ -65,5 +74,5 @@ class AbstractSurrogate(eqx.Module):
 
 
 def integrand_slope(path: Path, slope: Float[Array, "draws dim"]) -> Float[Array, "draws dim"]:
-    """The gradient at the points of what is pulled back: grad f, and the mode's own drift."""
-    return slope if path.drift is None else slope + path.drift
+    """The gradient at the points of what is pulled back: grad f, less the score when STL is used."""
+    return slope if path.score is None else slope - path.score

@@ -5,6 +5,7 @@ location is grad f(mu); for the scale it needs the curvature against the covaria
 """
 
 import abc
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -13,12 +14,12 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Key, PyTree
 
 from ..entropy import Path
-from ..entropy.mode import split
-from ..families import AbstractFamily, FullRank, HasMoments, LowRank
+from ..families import AbstractFamily, HasDiagonalScale, HasMoments, split
 from ..targets import Target
 from .surrogate import AbstractSurrogate, Control
 
-Product = Any
+# A vector's product with the target's Hessian at the mean of q.
+HessianProduct = Callable[[Float[Array, " dim"]], Float[Array, " dim"]]
 
 
 class ScalePart(eqx.Module):
@@ -37,11 +38,11 @@ class ScalePart(eqx.Module):
     def shift(
         self,
         q: AbstractFamily,
-        product: Product,
+        hvp: HessianProduct,
         e: Float[Array, "draws base"],
         path: Path,
         gradient: Float[Array, " dim"],
-        bent: Float[Array, "draws dim"],
+        hvps: Float[Array, "draws dim"],
     ) -> PyTree:
         """E grad f~ minus the average of grad f~ over the draws, in parameter space."""
 
@@ -68,14 +69,14 @@ class ExactScale(ScalePart):
     def shift(
         self,
         q: AbstractFamily,
-        product: Product,
+        hvp: HessianProduct,
         e: Float[Array, "draws base"],
         path: Path,
         gradient: Float[Array, " dim"],
-        bent: Float[Array, "draws dim"],
+        hvps: Float[Array, "draws dim"],
     ) -> PyTree:
         """The mean is the gradient of grad f(mu)'E z + tr(H Cov z)/2."""
-        hessian = jax.vmap(product)(jnp.eye(q.dim, dtype=q.dtype))
+        hessian = jax.vmap(hvp)(jnp.eye(q.dim, dtype=q.dtype))
         params, rebuild = split(q)
 
         def mean_value(p: PyTree) -> Float[Array, ""]:
@@ -84,7 +85,7 @@ class ExactScale(ScalePart):
             return gradient @ moved.mean() + 0.5 * spread
 
         mean = jax.grad(mean_value)(params)
-        pulled = path.pull_points((gradient[None, :] + bent) / e.shape[0])
+        pulled = path.pull_points((gradient[None, :] + hvps) / e.shape[0])
         return jax.tree.map(jnp.subtract, mean, pulled)
 
 
@@ -101,40 +102,35 @@ class LeaveOneOutScale(ScalePart):
         """A triangular scale has no diagonal to speak of, and one draw leaves no others."""
         if draws < 2:
             return f"the leave-one-out scale part needs at least 2 draws; got {draws}"
-        if isinstance(q, FullRank):
+        if not isinstance(q, HasDiagonalScale):
             return "the leave-one-out scale part is for mean-field and low-rank families; use 'exact'"
         return None
 
     def products(self, q: AbstractFamily) -> int:
         """Those of the factors."""
-        return q.rank if isinstance(q, LowRank) else 0
+        assert isinstance(q, HasDiagonalScale)
+        return q.factor_products
 
     def shift(
         self,
         q: AbstractFamily,
-        product: Product,
+        hvp: HessianProduct,
         e: Float[Array, "draws base"],
         path: Path,
         gradient: Float[Array, " dim"],
-        bent: Float[Array, "draws dim"],
+        hvps: Float[Array, "draws dim"],
     ) -> PyTree:
         """Location exactly, scales by the estimated diagonal, factors exactly."""
-        moved: Any = q
+        assert isinstance(q, HasDiagonalScale)
         count = e.shape[0]
-        step = jnp.exp(moved.log_std)[None, :] * e[:, : q.dim]
-        std2 = jnp.exp(2 * moved.log_std)[None, :]
-        products = bent * step / (std2 * q.base.variance)
+        step = jnp.exp(q.log_std)[None, :] * e[:, : q.dim]
+        std2 = jnp.exp(2 * q.log_std)[None, :]
+        products = hvps * step / (std2 * q.base.variance)
         others = (jnp.sum(products, axis=0, keepdims=True) - products) / (count - 1)
         linear = gradient[None, :] * step
         scale = jnp.mean(others * (std2 * q.base.variance - step**2) - linear, axis=0)
-        shifts = [-jnp.mean(bent, axis=0), scale]
-        names = ["loc", "log_std"]
-        if isinstance(q, LowRank):
-            factors = e[:, q.dim :]
-            mean = jax.vmap(product)(q.factor)
-            shifts.append(mean - factors.T @ (gradient[None, :] + bent) / count)
-            names.append("factor")
-        return _place(q, names, shifts)
+        factors = q.factor_shift(hvp, e, gradient[None, :] + hvps)
+        return _place(q, {"loc": -jnp.mean(hvps, axis=0), "log_std": scale, **factors})
 
 
 class NoScale(ScalePart):
@@ -148,14 +144,14 @@ class NoScale(ScalePart):
     def shift(
         self,
         q: AbstractFamily,
-        product: Product,
+        hvp: HessianProduct,
         e: Float[Array, "draws base"],
         path: Path,
         gradient: Float[Array, " dim"],
-        bent: Float[Array, "draws dim"],
+        hvps: Float[Array, "draws dim"],
     ) -> PyTree:
         """Minus the average of H (z - mu)."""
-        return _place(q, ["loc"], [-jnp.mean(bent, axis=0)])
+        return _place(q, {"loc": -jnp.mean(hvps, axis=0)})
 
 
 SCALES: dict[str, type[ScalePart]] = {
@@ -209,13 +205,13 @@ class Taylor(AbstractSurrogate):
         """Expand at the mean and shift the gradient by E grad f~ minus its average."""
         del slope, key
         moved: Any = q
-        gradient, product = jax.linearize(jax.grad(target.log_density), moved.mean())
-        bent = jax.vmap(product)(path.z - moved.mean()[None, :])
-        shift = self.scale.shift(q, product, e, path, gradient, bent)
+        gradient, hvp = jax.linearize(jax.grad(target.log_density), moved.mean())
+        hvps = jax.vmap(hvp)(path.z - moved.mean()[None, :])
+        shift = self.scale.shift(q, hvp, e, path, gradient, hvps)
         return Control(None, shift, jnp.ones((), q.dtype)), state
 
 
-def _place(q: AbstractFamily, names: list[str], values: list[Array]) -> PyTree:
+def _place(q: AbstractFamily, blocks: dict[str, Array]) -> PyTree:
     """A parameter-space vector with the named blocks, zero elsewhere."""
     zero = jax.tree.map(jnp.zeros_like, eqx.filter(q, eqx.is_inexact_array))
-    return eqx.tree_at(lambda p: [getattr(p, name) for name in names], zero, values)
+    return eqx.tree_at(lambda p: [getattr(p, name) for name in blocks], zero, list(blocks.values()))

@@ -3,6 +3,13 @@
 from .bayesian_neural_network import BayesianNeuralNetwork
 from .hierarchical_poisson import HierarchicalPoisson
 from .logistic_regression import LogisticRegression
+from .named_model import AbstractNamedModel
 from .target import Target
 
-__all__ = ["BayesianNeuralNetwork", "HierarchicalPoisson", "LogisticRegression", "Target"]
+__all__ = [
+    "AbstractNamedModel",
+    "BayesianNeuralNetwork",
+    "HierarchicalPoisson",
+    "LogisticRegression",
+    "Target",
+]

@@ -4,6 +4,7 @@
 keeps the numbers of its rows, for estimators that remember something about each of them.
 """
 
+import importlib
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,8 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Int, PyTree
 
 from .._checks import whole
+from .._host import on_device
+from .named_model import AbstractNamedModel
 
 
 class Target(eqx.Module):
@@ -24,7 +27,8 @@ class Target(eqx.Module):
     returns one value per row; it is left out for a density without data. `size` is the number of
     rows the sum stands for, N; it defaults to the rows given. Points are flat vectors of length
     `dim`, or pytrees shaped like `example`. Without either, the length is taken from the variational
-    family and checked when an estimator is initialised.
+    family and checked when an estimator is initialised. `model` is the probabilistic program that the
+    target was made from, if it was: it knows the names and the scale of the user.
     """
 
     log_prior: Callable[..., Float[Array, ""]]
@@ -34,6 +38,7 @@ class Target(eqx.Module):
     size: int = eqx.field(static=True)
     dim: int | None = eqx.field(static=True)
     unravel: Callable[[Float[Array, " dim"]], PyTree] | None = eqx.field(static=True)
+    model: AbstractNamedModel | None
 
     def __init__(
         self,
@@ -44,6 +49,7 @@ class Target(eqx.Module):
         *,
         dim: int | None = None,
         example: PyTree = None,
+        model: AbstractNamedModel | None = None,
     ):
         for name, fn in (("log_prior", log_prior), ("log_likelihood", log_likelihood)):
             if not callable(fn) and not (fn is None and name == "log_likelihood"):
@@ -64,6 +70,7 @@ class Target(eqx.Module):
         self.log_likelihood = log_likelihood
         self.data = _as_data(data)
         self.row_numbers = None
+        self.model = model
         rows = _rows(self.data)
         self.size = rows if size is None else whole(size, "size", least=max(rows, 1))
         if self.dim is not None:
@@ -79,6 +86,22 @@ class Target(eqx.Module):
                 "say how long a point is: dim=5 for vectors, or example=pytree for pytrees like it"
             )
         return cls(fn, dim=dim, example=example)
+
+    @classmethod
+    def from_numpyro(cls, model: Callable[..., Any], *args: Any, **kwargs: Any) -> "Target":
+        """Make a target from a NumPyro model and the arguments that it is called with.
+
+        Points are dicts of its latent sites on NumPyro's unconstrained scale. Arrays among the arguments
+        are data: the same model with other numbers of the same shapes is not compiled again. Rows for
+        minibatches come from the plate that the model subsamples, or else from its only plate or vector
+        of observations, if a row's likelihood needs no other row.
+        """
+        return _adapter("numpyro").target_of(model, *args, **kwargs)
+
+    @classmethod
+    def from_pymc(cls, model: Any) -> "Target":
+        """Make a target from a PyMC model, on PyMC's unconstrained scale, through its JAX back end."""
+        return _adapter("pymc").target_of(model)
 
     def log_density(self, z: Float[Array, " dim"]) -> Float[Array, ""]:
         """f(z), with the rows at hand scaled up to `size`."""
@@ -113,6 +136,10 @@ class Target(eqx.Module):
         """The flat vector `z` in the form that `log_prior` takes."""
         return z if self.unravel is None else self.unravel(z)
 
+    def constrain(self, z: Float[Array, " dim"]) -> PyTree:
+        """The point in the names and on the scale of the model it came from, if it came from one."""
+        return self.point(z) if self.model is None else self.model.constrain(self.point(z))
+
     @property
     def rows(self) -> int:
         """B, the number of rows at hand."""
@@ -131,6 +158,15 @@ class Target(eqx.Module):
         """
         data = jax.tree.map(lambda x: x[indices], self.data)
         numbers = indices if self.row_numbers is None else self.row_numbers[indices]
+        return eqx.tree_at(
+            lambda t: (t.data, t.row_numbers), self, (data, numbers), is_leaf=lambda x: x is None
+        )
+
+    def on_rows(self, rows: Int[np.ndarray, " batch"]) -> "Target":
+        """`batch` on the host, without compiling anything."""
+        data = jax.tree.map(lambda x: on_device(np.asarray(x)[rows]), self.data)
+        numbers = rows if self.row_numbers is None else np.asarray(self.row_numbers)[rows]
+        numbers = on_device(numbers, np.int32)
         return eqx.tree_at(
             lambda t: (t.data, t.row_numbers), self, (data, numbers), is_leaf=lambda x: x is None
         )
@@ -165,6 +201,15 @@ class Target(eqx.Module):
         if self.log_likelihood is not None:
             advice = f"one real value per row, shape ({self.rows},)"
             _check_shape("log_likelihood", self.log_likelihoods, z, (self.rows,), advice)
+
+
+def _adapter(name: str) -> Any:
+    """The module that reads another package's models.
+
+    It makes targets, so it imports this module; by name, and when it is asked for, it can be had from
+    here without turning the direction of imports around.
+    """
+    return importlib.import_module(f"quietgrad.adapters.{name}")
 
 
 def _prior(target: Target, z: Float[Array, " dim"]) -> Any:

@@ -1,11 +1,11 @@
 """Weights of the draws: an estimator that is linear in the per-draw gradients is a weighted mean."""
 
-from .filters import REGISTRY as FILTERS
-from .filters import AbstractFilter, GradientDescent, LeastSquares, Ridge
 from .folds import REGISTRY as FOLDS
 from .folds import AbstractFolds, InSample, KFold, LeaveOneOut
 from .kernels import REGISTRY as KERNELS
 from .kernels import AbstractKernel, Gaussian, Polynomial
+from .solvers import REGISTRY as GRAM_SOLVERS
+from .solvers import AbstractGramSolver, GradientDescent, LeastSquares, Ridge
 from .stein import Stein
 from .uniform import Uniform
 from .weights import AbstractWeights
@@ -16,11 +16,11 @@ REGISTRY: dict[str, type[AbstractWeights]] = {
 }
 
 __all__ = [
-    "FILTERS",
+    "GRAM_SOLVERS",
     "FOLDS",
     "KERNELS",
     "REGISTRY",
-    "AbstractFilter",
+    "AbstractGramSolver",
     "AbstractFolds",
     "AbstractKernel",
     "AbstractWeights",

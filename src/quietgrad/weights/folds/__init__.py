@@ -1,4 +1,4 @@
-"""Folds: which draws the coefficients are fitted on, and which they are applied to."""
+"""Folds: which draws coefficients are fitted on, their own (in-sample) or others (cross-fitted)."""
 
 from .folds import AbstractFolds
 from .in_sample import InSample

@@ -5,11 +5,11 @@ import abc
 import equinox as eqx
 from jaxtyping import Array, Float
 
-from ..filters import AbstractFilter
+from ..solvers import AbstractGramSolver
 
 
 class AbstractFolds(eqx.Module):
-    """Combines a Gram matrix and a filter into weights of the draws."""
+    """Combines a Gram matrix and a solver into weights of the draws."""
 
     @property
     @abc.abstractmethod
@@ -23,6 +23,6 @@ class AbstractFolds(eqx.Module):
 
     @abc.abstractmethod
     def weights(
-        self, gram: Float[Array, "draws draws"], filter: AbstractFilter, scale: float
+        self, gram: Float[Array, "draws draws"], solver: AbstractGramSolver, scale: float
     ) -> Float[Array, " draws"]:
         """w, summing to one."""

@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..filters import AbstractFilter
+from ..solvers import AbstractGramSolver
 from .folds import AbstractFolds
 
 
@@ -16,8 +16,8 @@ class InSample(AbstractFolds):
         return True
 
     def weights(
-        self, gram: Float[Array, "draws draws"], filter: AbstractFilter, scale: float
+        self, gram: Float[Array, "draws draws"], solver: AbstractGramSolver, scale: float
     ) -> Float[Array, " draws"]:
-        """One application of the filter to the mean row."""
+        """One application of the solver to the mean row."""
         mean_row = jnp.mean(gram, axis=0, keepdims=True)
-        return 1 / gram.shape[0] - filter.apply(gram, mean_row, scale)[0]
+        return 1 / gram.shape[0] - solver.apply(gram, mean_row, scale)[0]

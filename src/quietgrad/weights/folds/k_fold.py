@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..filters import AbstractFilter
+from ..solvers import AbstractGramSolver
 from .folds import AbstractFolds
 
 
@@ -32,14 +32,14 @@ class KFold(AbstractFolds):
         return f"{self.folds}-fold weights need at least {least} draws; got {draws}"
 
     def weights(
-        self, gram: Float[Array, "draws draws"], filter: AbstractFilter, scale: float
+        self, gram: Float[Array, "draws draws"], solver: AbstractGramSolver, scale: float
     ) -> Float[Array, " draws"]:
-        """One application of the filter for each fold."""
+        """One application of the solver for each fold."""
         draws = gram.shape[0]
         total = jnp.zeros(draws, gram.dtype)
         for held_out in np.array_split(np.arange(draws), self.folds):
             kept = np.setdiff1d(np.arange(draws), held_out)
             row = jnp.sum(gram[held_out][:, kept], axis=0, keepdims=True)
-            fitted = filter.apply(gram[kept][:, kept], row, scale)[0]
+            fitted = solver.apply(gram[kept][:, kept], row, scale)[0]
             total = total.at[kept].add(fitted)
         return (1 - total) / draws

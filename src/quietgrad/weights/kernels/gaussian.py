@@ -31,6 +31,6 @@ class Gaussian(AbstractKernel):
         norms = jnp.diagonal(inner)
         distance = jnp.maximum(norms[:, None] + norms[None, :] - 2 * inner, 0.0)
         own, cross = jnp.sum(s * e, axis=1), s @ e.T
-        drift = own[:, None] + own[None, :] - cross - cross.T
-        bracket = e.shape[1] * inverse - distance * inverse**2 + drift * inverse + s @ s.T
+        mixed = own[:, None] + own[None, :] - cross - cross.T
+        bracket = e.shape[1] * inverse - distance * inverse**2 + mixed * inverse + s @ s.T
         return jnp.exp(-0.5 * distance * inverse) * bracket

@@ -1,0 +1,44 @@
+"""When a run arrives at a mark: the first time that is held, not the first noisy crossing.
+
+Evaluations of an ELBO are noisy, so a run that is still below the mark now and then shows a value above
+it. Such a crossing counts only if the evaluations that follow it bear it out. Race, study and benchmarks
+share this rule. NumPy only: reports use it without jax.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import Real
+
+HOLD = 5
+
+Column = Sequence[float | int] | Real[np.ndarray, " evaluations"]
+
+
+def arrival(clock: Column, elbo: Column, mark: float, hold: int = HOLD) -> float | None:
+    """The clock at the first evaluation that is at the mark and held there; None if there is none.
+
+    Evaluation i is held if elbo[i] >= mark and so is the median of elbo[i], ..., elbo[i + hold - 1].
+    `clock` is anything that grows along the run: seconds or steps.
+    """
+    place = arrival_index(elbo, mark, hold)
+    return None if place is None else float(clock[place])
+
+
+def arrival_index(elbo: Column, mark: float, hold: int = HOLD) -> int | None:
+    """The number of the evaluation at which a run arrives; None if it never does.
+
+    NaN counts as minus infinity. Near the end the window is cut short: the lower median of what is left
+    must be at the mark, and one evaluation alone is not enough. So a value at the very end counts only
+    if another one follows it; callers append the evaluation of the final answer.
+    """
+    if hold < 1:
+        raise ValueError(f"hold must be at least 1 evaluation; got {hold}")
+    values = np.asarray(elbo, float)
+    values = np.where(np.isnan(values), -np.inf, values)
+    least = min(hold, 2)
+    for place in np.flatnonzero(values >= mark):
+        window = np.sort(values[place : place + hold])
+        if len(window) >= least and window[(len(window) - 1) // 2] >= mark:
+            return int(place)
+    return None

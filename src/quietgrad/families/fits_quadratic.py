@@ -1,0 +1,44 @@
+"""Families that can be fitted to a quadratic on the host: what Newton steps ask of them."""
+
+import abc
+
+import numpy as np
+from jaxtyping import Float
+
+from .capabilities import HasMoments
+from .family import AbstractFamily
+
+
+class FitsQuadratic(AbstractFamily, HasMoments):
+    """A location-scale family whose best member for a quadratic log density is known, on the host.
+
+    NumPy in double precision: a fit by curvature calls these a few dozen times, and its linear algebra
+    wants more digits than the target's own.
+    """
+
+    @abc.abstractmethod
+    def for_quadratic(
+        self, mean: Float[np.ndarray, " dim"], precision: Float[np.ndarray, "dim dim"]
+    ) -> "FitsQuadratic":
+        """The member with the highest ELBO on -(z - mean)' precision (z - mean) / 2."""
+
+    @abc.abstractmethod
+    def host_transport(self, e: Float[np.ndarray, "draws base"]) -> Float[np.ndarray, "draws dim"]:
+        """`transport` of many draws."""
+
+    @abc.abstractmethod
+    def host_covariance(self) -> Float[np.ndarray, "dim dim"]:
+        """Cov z."""
+
+    @abc.abstractmethod
+    def whitened(self, gradient: Float[np.ndarray, " dim"]) -> Float[np.ndarray, " n"]:
+        """A vector whose squared length is g' Cov(z) g."""
+
+    @abc.abstractmethod
+    def scale_gradient(
+        self, e: Float[np.ndarray, "draws base"], slope: Float[np.ndarray, "draws dim"]
+    ) -> Float[np.ndarray, " scales"]:
+        """The ELBO's gradient by scales, from target gradients at draws, in q's own (Fisher) metric.
+
+        Half its squared length is what a natural-gradient step would gain, in nats.
+        """

@@ -1,0 +1,128 @@
+"""One judge for everyone: the ELBO of any q at the same draws, which no fit has seen.
+
+Draws are made inside the compiled program from a key, pair by pair, so that memory stays bounded
+whatever the dimension. Two families of equal base dimension meet the same draws, and differences
+between them are paired: their error is far smaller than that of either ELBO.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, Float, Int, UInt32
+
+from ._host import on_device
+from ._random import key_of
+from .arrival import arrival
+from .families import AbstractFamily
+from .metrics import BLOCK
+from .targets import Target
+
+__all__ = ["MARGIN", "PAIRS", "Judge", "Terms", "affordable_pairs", "arrival", "paired"]
+
+# Nats below the best ELBO that anyone found at which a run has arrived.
+MARGIN = 1.0
+# Pairs that one call of the program evaluates.
+PAIRS = 64
+# Numbers (rows or coordinates, times draws) that an evaluation may touch.
+WORK = 2**26
+LEAST_PAIRS = 8
+
+
+class Terms(NamedTuple):
+    """f(z) - log q(z) averaged over each antithetic pair; their mean estimates the ELBO.
+
+    `mean` and `std` are those of the points z themselves; `bad` counts draws at which the log density
+    was not finite.
+    """
+
+    values: Float[np.ndarray, " pairs"]
+    mean: Float[np.ndarray, " dim"]
+    std: Float[np.ndarray, " dim"]
+    bad: int
+
+    @property
+    def elbo(self) -> float:
+        """The mean of the terms."""
+        return float(np.mean(self.values))
+
+    @property
+    def error(self) -> float:
+        """The standard error of `elbo`."""
+        if not np.all(np.isfinite(self.values)):
+            return math.nan
+        return float(np.std(self.values, ddof=1) / math.sqrt(self.values.size))
+
+
+class Judge:
+    """Evaluates families at `pairs` antithetic pairs of draws that depend on `seed` alone."""
+
+    def __init__(self, target: Target, *, pairs: int, seed: UInt32[Array, "2"]):
+        self.target, self.seed = target, seed
+        self.blocks = max(1, -(-pairs // PAIRS))
+        self.at_once = min(pairs, PAIRS)
+
+    @property
+    def pairs(self) -> int:
+        """How many pairs judge."""
+        return self.blocks * self.at_once
+
+    def terms(self, q: AbstractFamily) -> Terms:
+        """The terms of q, the same draws each time."""
+        parts = [
+            jax.device_get(_terms(self.target, q, self.seed, on_device(block, np.uint32), self.at_once))
+            for block in range(self.blocks)
+        ]
+        values = np.concatenate([part[0] for part in parts]).astype(float)
+        mean = np.mean([part[1] for part in parts], axis=0, dtype=float)
+        square = np.mean([part[2] for part in parts], axis=0, dtype=float)
+        return Terms(values, mean, np.sqrt(square), int(sum(part[3] for part in parts)))
+
+
+def affordable_pairs(target: Target, dim: int, most: int) -> int:
+    """As many pairs as an evaluation should take: fewer where there are many rows or coordinates."""
+    return max(LEAST_PAIRS, min(most, WORK // (2 * max(target.rows, dim, 1))))
+
+
+def paired(a: Terms, b: Terms) -> tuple[float, float]:
+    """Mean and standard error of a's terms minus b's; a non-finite difference counts as a loss."""
+    if not np.all(np.isfinite(a.values)):
+        return -math.inf, 0.0
+    if not np.all(np.isfinite(b.values)):
+        return math.inf, 0.0
+    difference = a.values - b.values
+    return float(np.mean(difference)), float(np.std(difference, ddof=1) / math.sqrt(difference.size))
+
+
+@eqx.filter_jit
+def _terms(
+    target: Target, q: AbstractFamily, seed: UInt32[Array, "2"], block: UInt32[Array, ""], pairs: int
+) -> tuple[Float[Array, " pairs"], Float[Array, " dim"], Float[Array, " dim"], Int[Array, ""]]:
+    """The terms of one block of pairs, moments of their points, and how many were not finite."""
+    key = jr.fold_in(key_of(seed), block)
+
+    def pair(number: UInt32[Array, ""]) -> tuple[Array, Array, Array]:
+        e = q.base.sample((q.base_dim,), q.dtype, key=jr.fold_in(key, number))
+        z, log_q = jax.vmap(q.transport_and_log_prob)(jnp.stack([e, -e]))
+        values = jax.vmap(lambda point: target.log_density_in_blocks(point, BLOCK))(z) - log_q
+        return values, 0.5 * (z[0] + z[1]), (0.5 * (z[0] - z[1])) ** 2
+
+    def some(sums: tuple[Array, Array], numbers: UInt32[Array, " some"]) -> tuple[Any, Array]:
+        values, middle, square = jax.vmap(pair)(numbers)
+        return (sums[0] + jnp.sum(middle, axis=0), sums[1] + jnp.sum(square, axis=0)), values
+
+    at_once = _divisor(pairs, BLOCK // (2 * max(min(target.rows, BLOCK), q.base_dim)))
+    numbers = jnp.arange(pairs, dtype=jnp.uint32).reshape(-1, at_once)
+    zero = jnp.zeros(q.dim, q.dtype)
+    (first, second), values = jax.lax.scan(some, (zero, zero), numbers)
+    bad = jnp.sum(~jnp.isfinite(values))
+    return jnp.mean(values.reshape(pairs, 2), axis=1), first / pairs, second / pairs, bad
+
+
+def _divisor(number: int, most: int) -> int:
+    """The largest divisor that is not above `most`."""
+    return next(n for n in range(max(1, min(number, most)), 0, -1) if number % n == 0)

@@ -1,0 +1,65 @@
+"""Annealing: rounds of steps whose rate decays to nothing, each twice as long as the one before.
+
+A round ends quietly, so its last iterate is as good as its rate and length allow. The judge decides:
+too little gained ends the fit; a loss is taken back and the rate halved. Where longer strides may pay,
+a gain doubles the rate.
+"""
+
+import math
+
+from .stage import Runner, Stage
+
+# The rate a round ends with, relative to its first.
+END = 0.01
+# A short round that gains nothing proves little.
+LEAST_ROUNDS = 2
+# Rounds in a row that were taken back, after which steps of any size lose.
+MOST_LOSSES = 8
+# How annealing can end: gains became small; so they did, but next to points where the density is not
+# finite; steps of every size lost; or the steps were used up.
+ENDS = ("rested", "wall", "lost", "out of steps")
+
+
+def anneal(
+    run: Runner,
+    at: Stage,
+    rates: tuple[float, float],
+    length: int,
+    most_steps: int,
+    *,
+    gain: float,
+    least_rounds: int = LEAST_ROUNDS,
+) -> tuple[Stage, str]:
+    """Rounds until one gains less than `gain` nats, or a limit; and how it ended: see `ENDS`.
+
+    `rates` are the first one and the most that successful rounds may raise it to.
+    """
+    rate, most = rates
+    probed, gained, rounds, losses, least, walls = False, math.inf, 0, 0, length, 0
+    while at.step < most_steps and losses < MOST_LOSSES:
+        if not probed and run.probe_due(at, gained):
+            at, dearer = run.switch_estimator(at, rate)
+            # As much time for a round as before: dearer steps are fewer.
+            probed, length = True, max(least, int(length / dearer))
+            at = at._replace(pace=at.pace * dearer)
+        length = run.affordable(at, length, most_steps)
+        after, verdict = run.window(at, length, rate, END * rate)
+        if not verdict.finite or verdict.gain < -2 * verdict.gain_error:
+            kind, rate, losses = "take back", rate / 2, losses + 1
+            walls += not verdict.finite
+            # The momentum of the lost round goes with it.
+            most, at = rate, run.at(at._replace(step=after.step, pace=after.pace), at.answer)
+        else:
+            answer = verdict.found if verdict.gain > 0 else at.answer
+            gained, rounds, losses = verdict.gain + verdict.gain_error, rounds + 1, 0
+            kind = "stop" if gained < gain and rounds >= least_rounds else "round"
+            at = run.at(after._replace(answer=answer), answer)
+            length, rate = 2 * length, min(2 * rate, most)
+        run.note(kind, at.step, at.job.estimator, rate, **verdict.numbers())
+        answer = at.answer
+        run.recorder.tell(answer.q, at.step, answer.terms, state=answer.estimator_state)
+        if kind == "stop":
+            return at, "wall" if walls else "rested"
+    if losses >= MOST_LOSSES:
+        return at, "wall" if walls else "lost"
+    return at, "out of steps"

@@ -1,0 +1,234 @@
+"""auto from start to end: starts that compete, curvature where it can be had, then annealed steps.
+
+Everything begins in the mean-field family, at fixed draws. A richer family starts from that solution and
+never ends below it. Gaussian families go on by Newton steps on the target's average gradient and
+curvature. What is left is annealed away by stochastic steps. The fit ends when neither the last round
+nor a Newton step promises to gain much. A family that cannot hold a mean-field solution explores first.
+"""
+
+import equinox as eqx
+import numpy as np
+
+from ..._checks import whole
+from ...clock import OPTIMISE
+from ...diagnostics.expected_gain import ExpectedGain, expected_gain
+from ...estimators import AbstractEstimator, resolve
+from ...families import AbstractFamily, FitsQuadratic, MeanField
+from ...judging import paired
+from ...points import Points
+from ...recorder import Answer
+from ...results import Status
+from ...targets import Target
+from ..fixed_draws import Climb
+from ..method import AbstractMethod, Ending, Problem, Recorder, started_from
+from ..mode import Mode
+from ..newton import MOST_DIM, Curved, newton, suits
+from .anneal import anneal
+from .explore import explore
+from .stage import Runner
+from .starts import around_mode, compete
+
+# Minibatch fits climb on this many rows.
+CLIMB_ROWS = 256
+# Mean-field fits of at most this many coordinates take Newton steps; larger ones only anneal.
+CURVED_MEAN_FIELD = 128
+# At the end of Newton steps come some more that average over so many times the draws.
+MORE_DRAWS, MORE_STEPS = (4, 16), 10
+# Nats that a round must gain in the mean-field family when its solution is only a start.
+COARSE = 5.0
+# How often annealing goes on when a Newton step promises more than the last round gained.
+SECOND_THOUGHTS = 3
+WALL = (
+    "steps ran into points next to the answer where the log density is NaN or infinite, so the answer "
+    "is not the best one; if the density is zero in part of the space, map that part away (log, logit)"
+)
+
+
+class Auto(AbstractMethod):
+    """Needs no tuning. `gain` nats are worth going on for; `steps` bound the stochastic ones.
+
+    Any `estimator` but "auto" is kept throughout. With `by_clock` off, estimators are compared by
+    gradient evaluations instead of seconds, and a fit can be repeated exactly. `fixed_draws=False`
+    leaves out the climb at fixed draws and the Newton steps, so that only stochastic steps are taken.
+    After `probe_after` seconds of optimisation it is worth looking for another estimator.
+    """
+
+    estimator: AbstractEstimator | str = eqx.field(
+        converter=lambda given: given if given == "auto" else resolve(given), default="auto"
+    )
+    gain: float = 0.5
+    steps: int = eqx.field(converter=lambda n: whole(n, "steps", least=1), default=200_000)
+    anneal_steps: int = 500
+    anneal_rate: float | None = None
+    by_clock: bool = True
+    fixed_draws: bool = True
+    probe_after: float = 2.0
+
+    def refuses(self, target: Target, q: AbstractFamily, batch_size: int | None) -> str | None:
+        """What a fixed estimator objects to."""
+        del batch_size
+        return None if isinstance(self.estimator, str) else self.estimator.refuses(target, q)
+
+    def run(self, problem: Problem, recorder: Recorder) -> Ending:
+        """Starts, curvature, annealing."""
+        q = problem.q
+        fixed = None if isinstance(self.estimator, str) else self.estimator
+        run = Runner(problem, recorder, fixed, self.by_clock, self.gain, self.probe_after)
+        first = MeanField.start_of(q, recorder.rng("mean-field"))
+        if not q.contains(first):
+            at = run.begin(recorder.look(q, 0), "explore")
+            at, rate = explore(run, at, q.advice.explore_rate, self.steps)
+            return self._anneal(run, at.answer, (rate, rate), max(self.anneal_steps, at.step // 2))
+        points = self._points(problem, q, recorder)
+        curved = self._curves(points, problem, q)
+        answer, mode = self._mean_field(run, points, first, curved=curved)
+        starts = []
+        if first is not q:
+            answer = self._richer(run, answer, q)
+        if curved:
+            starts.append(Curved(answer.q, answer.terms, answer.step))
+            if first is not q and mode is not None:
+                starts.append(self._around_mode(run, q, mode, answer.step))
+            answer, arrived = self._curved(run, points, [s for s in starts if s is not None])
+            if arrived:
+                return arrived
+        return self._anneal(run, answer, self._rates(answer.q, near=curved), self.anneal_steps, points)
+
+    def _points(self, problem: Problem, q: AbstractFamily, recorder: Recorder) -> Points:
+        """The target as the climb sees it: all rows, or some of them for minibatch fits."""
+        target = problem.target
+        if problem.batch_size is not None:
+            most = max(CLIMB_ROWS, problem.batch_size)
+            if target.rows > most:
+                rows = recorder.rng("rows").permutation(target.rows)[:most]
+                target = target.on_rows(np.sort(rows))
+        points = Points(target, q.dtype)
+        recorder.values = lambda z: points(z)[0]
+        return points
+
+    def _mean_field(
+        self, run: Runner, points: Points, start: MeanField, *, curved: bool
+    ) -> tuple[Answer, Mode | None]:
+        """The mean-field solution, with minibatches and a richer family only roughly; and the mode."""
+        if not self.fixed_draws:
+            at = run.begin(run.recorder.look(start, 0), "mean-field")
+            return explore(run, at, start.advice.explore_rate, self.steps)[0].answer, None
+        found = compete(points, start, run.recorder, Climb(gain=self.gain), curved=curved)
+        others = "; ".join(f"{name} led to {elbo:.2f}" for name, elbo in found.others.items())
+        numbers = {"elbo": found.answer.terms.elbo, "start": found.name, "others": others}
+        run.note("climb", found.steps, run.first(start), float("nan"), **numbers)
+        if run.problem.batch_size is None or start is run.problem.q:
+            return found.answer, found.mode
+        # Some rows led here; on with all of them while steps are cheap.
+        at, rates = run.begin(found.answer, "coarse"), self._rates(start, near=False)
+        at, _ = anneal(run, at, rates, self.anneal_steps, self.steps, gain=COARSE, least_rounds=1)
+        return at.answer, None
+
+    def _richer(self, run: Runner, answer: Answer, q: AbstractFamily) -> Answer:
+        """The mean-field solution as the start of a family that contains it."""
+        inside = started_from(q, answer.q, run.recorder)
+        with run.recorder.clock.phase(OPTIMISE):
+            terms = run.recorder.terms(inside)
+        numbers = {"elbo": answer.terms.elbo, "family": type(q).__name__}
+        run.note("embed", answer.step, run.first(inside), float("nan"), **numbers)
+        return Answer(inside, answer.step, terms)
+
+    def _around_mode(self, run: Runner, q: AbstractFamily, mode: Mode, step: int) -> Curved | None:
+        """The mode with its curvature as a start in q's family."""
+        assert isinstance(q, FitsQuadratic)
+        start = around_mode(q, mode, run.recorder)
+        if start is None:
+            return None
+        run.note("mode", step, run.first(start.q), float("nan"), elbo=start.terms.elbo)
+        return start._replace(steps=step)
+
+    def _curves(self, points: Points, problem: Problem, q: AbstractFamily) -> bool:
+        """Whether Newton steps are worth it."""
+        if not self.fixed_draws or problem.batch_size is not None:
+            return False
+        if not suits(points, q):
+            return False
+        assert isinstance(q, FitsQuadratic)
+        return q.correlated or q.dim <= CURVED_MEAN_FIELD
+
+    def _curved(self, run: Runner, points: Points, starts: list[Curved]) -> tuple[Answer, Ending | None]:
+        """Newton steps from every start, and the ending if what they led to can hardly be improved."""
+        recorder, rng, begun = run.recorder, run.recorder.rng("newton"), starts[0].steps
+        starts = sorted(starts, key=lambda s: s.terms.elbo, reverse=True)
+        best = newton(points, starts[0], recorder, rng)
+        for start in starts[1:]:
+            rival = Answer(best.q, best.steps, best.terms)
+            found = newton(points, start._replace(steps=best.steps), recorder, rng, rival=rival)
+            better = found if paired(found.terms, best.terms)[0] > 0 else best
+            best = better._replace(steps=found.steps)
+        best, left = self._refined(points, best, recorder, rng)
+        answer = Answer(best.q, best.steps, best.terms)
+        numbers = {"elbo": best.terms.elbo, "iterations": best.steps - begun}
+        done = left.below(self.gain)
+        numbers |= {"left": left.nats, "left_error": left.error}
+        kind = "newton stop" if done else "newton"
+        run.note(kind, answer.step, run.first(answer.q), float("nan"), **numbers)
+        return answer, (Status.CONVERGED, _promise(left)) if done else None
+
+    def _refined(
+        self, points: Points, best: Curved, recorder: Recorder, rng: np.random.Generator
+    ) -> tuple[Curved, ExpectedGain]:
+        """More Newton steps with more draws as long as they promise something, and what is left."""
+        for more_draws in MORE_DRAWS:
+            found = newton(
+                points, best, recorder, rng, gain=None, most_steps=MORE_STEPS, more_draws=more_draws
+            )
+            best = found._replace(steps=best.steps + MORE_STEPS)
+            assert isinstance(best.q, FitsQuadratic)
+            with recorder.clock.phase(OPTIMISE):
+                left = expected_gain(points, best.q, rng, best.precision)
+            if left.below(self.gain):
+                break
+        return best, left
+
+    def _anneal(
+        self,
+        run: Runner,
+        answer: Answer,
+        rates: tuple[float, float],
+        length: int,
+        points: Points | None = None,
+    ) -> Ending:
+        """Annealed rounds until neither they nor a Newton step promise much."""
+        at = run.begin(answer, "anneal")
+        for _ in range(SECOND_THOUGHTS):
+            at, end = anneal(run, at, rates, length, self.steps, gain=self.gain)
+            left = self._left(run, at.answer.q, points) if end == "rested" else None
+            if end != "rested" or left is None or left.nats - 2 * left.error < self.gain:
+                break
+            length *= 4
+        if end == "wall":
+            return Status.NON_FINITE, WALL
+        if end == "lost":
+            return Status.STALLED, "steps of every size lost against the answer before them"
+        if end == "out of steps":
+            return Status.BUDGET, f"the ELBO was still rising after {at.step:,} steps; give more steps"
+        if left is not None and left.nats - 2 * left.error >= self.gain:
+            return Status.BUDGET, f"rounds of steps gain little, but {_promise(left)}: a slow ridge"
+        return Status.CONVERGED, "the last round of steps gained too little to be worth another"
+
+    def _left(self, run: Runner, q: AbstractFamily, points: Points | None) -> ExpectedGain | None:
+        """What a Newton step would still gain, where that can be known: Gaussians on all rows."""
+        whole = run.problem.batch_size is None and points is not None
+        if not whole or not isinstance(q, FitsQuadratic) or q.dim > MOST_DIM:
+            return None
+        with run.recorder.clock.phase(OPTIMISE):
+            return expected_gain(points, q, run.recorder.rng("left"))
+
+    def _rates(self, q: AbstractFamily, *, near: bool) -> tuple[float, float]:
+        """The first rate of annealing, and what successful rounds may raise it to."""
+        if self.anneal_rate is not None:
+            return self.anneal_rate, self.anneal_rate
+        advice = q.advice
+        if near:
+            return advice.near_rate, advice.near_rate
+        return advice.anneal_rate, advice.most_anneal_rate
+
+
+def _promise(left: ExpectedGain) -> str:
+    return f"a further Newton step promises {left.nats:.3f} ± {left.error:.3f} nats"

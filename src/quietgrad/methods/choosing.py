@@ -1,0 +1,213 @@
+"""Which estimator once noise dominates: the least variance x cost, in the optimiser's norm.
+
+Near the optimum the noise of the fit is proportional to the gradient's variance and falls with the
+number of steps taken, so what counts is variance times the cost of a step. The variance is taken in
+Adam's norm, sum_i Var(g_i) / E g_i^2: the bare trace would speak of a few large coordinates only. With
+minibatches both share the rows' noise, which more draws cannot remove.
+"""
+
+import time
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+from jaxtyping import Array, Float, Int, Key, PyTree
+
+from ..estimators import AbstractEstimator, Pathwise
+from ..estimators.presets import quiet_stein
+from ..families import AbstractFamily
+from ..targets import Target
+from ..weights import Uniform
+
+# Gradients of each candidate in each of its turns.
+REPEATS, TURNS = 24, 3
+# What a change must promise; less is within the error of the measurement.
+WORTH = 0.6
+TINY = 1e-12
+
+
+class Choice(NamedTuple):
+    """The estimator to change to, None to stay; its variance x cost and its cost over those of the
+    present one, and the seconds it took to find out."""
+
+    estimator: AbstractEstimator | None
+    ratio: float
+    cost: float
+    seconds: float
+
+
+def cheapest(q: AbstractFamily) -> Pathwise:
+    """The estimator to begin with: as few quiet draws as lead anywhere, which the family knows."""
+    advice = q.advice
+    draws, entropy = advice.search_draws, advice.search_entropy
+    first = Pathwise(sampler=advice.search_sampler, entropy=entropy, draws=draws)
+    if first.sampler.refuses(draws, q.base, q.base_dim) is None:
+        return first
+    return Pathwise(sampler="antithetic", entropy=entropy, draws=draws)
+
+
+def candidates(q: AbstractFamily) -> dict[str, Pathwise]:
+    """What auto chooses from, by name."""
+    base = cheapest(q)
+    few, many = base.draws, 4 * base.draws
+    field = [
+        base,
+        Pathwise(sampler=base.sampler, entropy="stl", draws=few),
+        Pathwise(sampler=base.sampler, entropy="sampled", draws=few),
+        Pathwise(sampler=base.sampler, entropy=base.entropy, draws=many),
+        Pathwise(sampler="rqmc", entropy="stl", draws=few),
+        Pathwise(sampler="rqmc", entropy="stl", draws=many),
+        quiet_stein(draws=many),
+    ]
+    allowed = (e for e in field if e.sampler.refuses(e.draws, q.base, q.base_dim) is None)
+    return {name_of(estimator): estimator for estimator in allowed}
+
+
+def name_of(estimator: AbstractEstimator) -> str:
+    """A short name for the journal."""
+    if not isinstance(estimator, Pathwise):
+        return type(estimator).__name__
+    parts = [estimator.sampler, estimator.entropy]
+    parts += [] if isinstance(estimator.weights, Uniform) else [estimator.weights]
+    parts += [] if estimator.surrogate is None else [estimator.surrogate]
+    return f"{' + '.join(type(part).__name__ for part in parts)} with {estimator.draws} draws"
+
+
+def burden(q: AbstractFamily, current: AbstractEstimator) -> float:
+    """Steps of the present estimator that a look at all candidates takes."""
+    draws = sum(estimator.draws_for(q) for estimator in candidates(q).values())
+    return REPEATS * TURNS * (1 + draws / current.draws_for(q))
+
+
+def choose(
+    target: Target,
+    q: AbstractFamily,
+    current: AbstractEstimator,
+    square: PyTree,
+    batch_size: int | None,
+    *,
+    by_clock: bool,
+    key: Key[Array, ""],
+) -> Choice:
+    """The least variance x cost at q, if it is clearly less than that of `current`."""
+    field = {name_of(current): current, **candidates(q)}
+    variance, cost, seconds = measure(target, q, field, square, batch_size, by_clock=by_clock, key=key)
+    best, now = min(field, key=lambda name: variance[name] * cost[name]), name_of(current)
+    dearer = cost[best] / cost[now]
+    ratio = variance[best] / variance[now] * dearer
+    if not ratio < WORTH:
+        return Choice(None, 1.0, 1.0, seconds)
+    return Choice(field[best], ratio, dearer, seconds)
+
+
+class Moments(NamedTuple):
+    """Of an estimator's gradient: each coordinate's mean square, the share of it that is the mean's own
+    (averaged over coordinates), and the seconds it took to find out."""
+
+    square: PyTree
+    signal: float
+    seconds: float
+
+
+def moments(
+    target: Target,
+    q: AbstractFamily,
+    estimator: AbstractEstimator,
+    batch_size: int | None,
+    *,
+    key: Key[Array, ""],
+) -> Moments:
+    """The gradient at q, drawn `REPEATS` times."""
+    count = jnp.asarray(REPEATS, jnp.int32)
+    jax.block_until_ready(_sums(target, q, estimator, batch_size, 0 * count, key))
+    began = time.perf_counter()
+    first, second, _ = jax.block_until_ready(_sums(target, q, estimator, batch_size, count, key))
+    seconds = time.perf_counter() - began
+    mean = jax.tree.map(lambda s: s / REPEATS, first)
+    square = jax.tree.map(lambda s: s / REPEATS, second)
+    # The squared mean of n draws holds 1/n of the variance.
+    own = jax.tree.map(lambda m, s: (REPEATS * m**2 - s) / (REPEATS - 1), mean, square)
+    shares = jax.tree.map(lambda o, s: jnp.sum(o / (s + TINY)), own, square)
+    total = sum(leaf.size for leaf in jax.tree.leaves(square))
+    return Moments(square, float(sum(jax.tree.leaves(shares)) / total), seconds)
+
+
+def measure(
+    target: Target,
+    q: AbstractFamily,
+    field: Mapping[str, AbstractEstimator],
+    square: PyTree,
+    batch_size: int | None,
+    *,
+    by_clock: bool,
+    key: Key[Array, ""],
+) -> tuple[dict[str, float], dict[str, float], float]:
+    """Variance and cost of every candidate at q, and the seconds this took without compilation.
+
+    The cost is that of a step in seconds, the least of some turns, or its gradient evaluations if not
+    by the clock.
+    """
+    count = jnp.asarray(REPEATS, jnp.int32)
+    for estimator in field.values():
+        jax.block_until_ready(_noise(target, q, estimator, square, batch_size, 0 * count, key))
+    variance, cost, spent = dict.fromkeys(field, 0.0), dict.fromkeys(field, float("inf")), 0.0
+    for turn in range(TURNS):
+        key_turn = jr.fold_in(key, turn)
+        for name, estimator in field.items():
+            began = time.perf_counter()
+            noise, evaluations = _noise(target, q, estimator, square, batch_size, count, key_turn)
+            variance[name] += float(noise) / TURNS
+            seconds = time.perf_counter() - began
+            spent += seconds
+            cost[name] = min(cost[name], seconds) if by_clock else float(evaluations)
+    return variance, cost, spent
+
+
+@eqx.filter_jit
+def _noise(
+    target: Target,
+    q: AbstractFamily,
+    estimator: AbstractEstimator,
+    square: PyTree,
+    batch_size: int | None,
+    count: Int[Array, ""],
+    key: Key[Array, ""],
+) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """The variance over `count` gradients in the norm of `square`, and their gradient evaluations."""
+    first, second, evaluations = _sums(target, q, estimator, batch_size, count, key)
+    several = jnp.maximum(count, 2).astype(q.dtype)
+
+    def spread(first: Array, second: Array, usual: Array) -> Array:
+        return jnp.sum((second - first**2 / several) / (several - 1) / (usual + TINY))
+
+    total = jnp.stack(jax.tree.leaves(jax.tree.map(spread, first, second, square))).sum()
+    return total, evaluations
+
+
+@eqx.filter_jit
+def _sums(
+    target: Target,
+    q: AbstractFamily,
+    estimator: AbstractEstimator,
+    batch_size: int | None,
+    count: Int[Array, ""],
+    key: Key[Array, ""],
+) -> tuple[PyTree, PyTree, Float[Array, ""]]:
+    """Sums of `count` gradients, of their squares, and of their gradient evaluations."""
+    state = estimator._init(target, q)
+
+    def add(t: Int[Array, ""], sums: tuple[PyTree, PyTree, Array]) -> tuple[PyTree, PyTree, Array]:
+        key_rows, key_step = jr.split(jr.fold_in(key, t))
+        view = target
+        if batch_size is not None:
+            view = target.batch(jr.choice(key_rows, target.rows, (batch_size,), replace=False))
+        estimate, _ = estimator.step(view, q, state, key=key_step)
+        first = jax.tree.map(jnp.add, sums[0], estimate.grad)
+        second = jax.tree.map(lambda s, g: s + g**2, sums[1], estimate.grad)
+        return first, second, sums[2] + jnp.asarray(estimate.cost.gradients, float)
+
+    zero = jax.tree.map(jnp.zeros_like, eqx.filter(q, eqx.is_inexact_array))
+    return jax.lax.fori_loop(0, count, add, (zero, zero, jnp.zeros((), float)))

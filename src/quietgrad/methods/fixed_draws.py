@@ -1,0 +1,103 @@
+"""Sample average approximation: L-BFGS on the mean-field ELBO at fixed quasi-random draws.
+
+At fixed draws the ELBO is a smooth function that a quasi-Newton method climbs in few steps. It is only
+an approximation, which more iterations overfit: the judge's draws decide when to stop and what to keep.
+(Giordano, Ingram & Broderick 2024 call it DADVI.)
+"""
+
+import itertools
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from .._lbfgs import minimise
+from ..clock import OPTIMISE
+from ..families import MeanField
+from ..judging import Terms, paired
+from ..points import Points
+from ..recorder import Answer, Recorder
+
+# Iterations between two looks of the judge.
+PIECE = 10
+# A climb with a rival goes on for this many pieces, and while the gap is this many of its last gains.
+LEAST_PIECES, CATCHING_UP = 3, 10
+# Numbers that the memory of L-BFGS may hold.
+MEMORY, MEMORY_NUMBERS = 50, 2**26
+
+
+class Climbed(NamedTuple):
+    """Where a climb ended: its best member, its terms, the iterations, and whether it came to rest."""
+
+    q: MeanField
+    terms: Terms
+    steps: int
+    rested: bool
+
+
+class Climb(NamedTuple):
+    """How long to climb: until `patience` pieces gain less than `gain` nats, or `iterations`."""
+
+    gain: float = 0.5
+    patience: int = 2
+    iterations: int = 500
+    judged_by_fresh: bool = True
+
+
+def climb(
+    points: Points,
+    start: MeanField,
+    e: Float[np.ndarray, "draws dim"],
+    how: Climb,
+    recorder: Recorder,
+    *,
+    step: int = 0,
+    rival: Answer | None = None,
+) -> Climbed:
+    """Climb from `start` at the draws `e`. Everything the judge sees is told to the recorder.
+
+    A climb that has a `rival` gives up when it would not catch up with it at its present pace.
+    """
+    x = np.concatenate([np.asarray(start.loc, float), np.asarray(start.log_std, float)])
+    memory = max(5, min(MEMORY, MEMORY_NUMBERS // (4 * start.dim)))
+    with recorder.clock.phase(OPTIMISE):
+        best = Climbed(start, recorder.terms(start), step, rested=False)
+    recorder.tell_better(Answer(best.q, step, best.terms), rival, step)
+    iterates = minimise(lambda x: _loss(points, x, e), x, memory=memory)
+    waited, done = 0, 0
+    while waited < how.patience and done < how.iterations:
+        with recorder.clock.phase(OPTIMISE):
+            piece = []
+            for at in itertools.islice(iterates, min(PIECE, how.iterations - done)):
+                piece.append(at)
+                recorder.check()
+            if not piece:
+                return best._replace(steps=step + done, rested=True)
+            done += len(piece)
+            loc, log_std = np.split(piece[-1].x, 2)
+            q = MeanField.of(loc, log_std, start)
+            terms = recorder.terms(q)
+            gain, error = paired(terms, best.terms)
+        waited = 0 if gain > 2 * error + how.gain else waited + 1
+        if gain > 0 or not how.judged_by_fresh:
+            best = Climbed(q, terms, step + done, rested=False)
+        recorder.tell_better(Answer(best.q, step + done, best.terms), rival, step + done)
+        if rival is not None and done >= LEAST_PIECES * PIECE:
+            behind, _ = paired(rival.terms, best.terms)
+            if behind > CATCHING_UP * max(gain, how.gain):
+                break
+    return best._replace(steps=step + done, rested=waited >= how.patience)
+
+
+def _loss(
+    points: Points, x: Float[np.ndarray, " n"], e: Float[np.ndarray, "draws dim"]
+) -> tuple[float, Float[np.ndarray, " n"]]:
+    """Minus the ELBO at fixed draws, up to a constant, and its gradient."""
+    loc, log_std = np.split(x, 2)
+    with np.errstate(over="ignore", invalid="ignore"):
+        std = np.exp(log_std)
+        value, slope = points(loc + std * e)
+        grad_loc = np.mean(slope, axis=0)
+        grad_scale = std * np.mean(slope * e, axis=0) + 1
+        loss = -float(np.mean(value) + np.sum(log_std))
+    return loss, -np.concatenate([grad_loc, grad_scale])

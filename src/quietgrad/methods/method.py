@@ -1,0 +1,43 @@
+"""The contract of a method: how an ELBO is climbed. Settings in the module, everything else recorded."""
+
+import abc
+
+import equinox as eqx
+from jaxtyping import Array, UInt32
+
+from .._random import key_of
+from ..families import AbstractFamily
+from ..recorder import Problem, Recorder
+from ..results import Status
+from ..targets import Target
+
+__all__ = ["AbstractMethod", "Ending", "Problem", "Recorder", "started_from"]
+
+# How a method thinks it ended, and a sentence on it; the recorder checks both.
+Ending = tuple[Status, str]
+
+
+class AbstractMethod(eqx.Module):
+    """A way to maximise the ELBO. Frozen: the same method can fit any number of problems."""
+
+    def refuses(self, target: Target, q: AbstractFamily, batch_size: int | None) -> str | None:
+        """Why this method cannot fit the family to the target; None if it can."""
+        del target, q, batch_size
+        return None
+
+    @abc.abstractmethod
+    def run(self, problem: Problem, recorder: Recorder) -> Ending:
+        """Fit. Answers, decisions, clock and random seeds go through the recorder.
+
+        The answer of the fit is `recorder.answer`, by default the best one that was told.
+        """
+
+
+def started_from(q: AbstractFamily, solution: AbstractFamily, recorder: Recorder) -> AbstractFamily:
+    """The member of q's family that is closest to the solution of a simpler one, by one program."""
+    return _start(q, solution, recorder.words("start"))
+
+
+@eqx.filter_jit
+def _start(q: AbstractFamily, solution: AbstractFamily, words: UInt32[Array, "2"]) -> AbstractFamily:
+    return q.start_from(solution, key=key_of(words))

@@ -1,0 +1,77 @@
+"""The mode of a log density with its curvature: a start for Gaussian families, best where data are many.
+
+Several searches by L-BFGS share their evaluations, so that many cost little more than one. Newton steps
+with the whole Hessian settle the best of them, which gets to the end of narrow ridges where L-BFGS
+stops. Directions of positive curvature are followed uphill (Dauphin et al. 2014).
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from .._lbfgs import minimise_together
+from ..clock import OPTIMISE
+from ..families import MeanField
+from ..points import Points
+from ..recorder import Recorder
+from .positive import positive, solve
+
+# Searches, their iterations, and how far their starts are spread around the given one.
+SEARCHES, ITERATIONS, SPREAD = 8, 60, 1.0
+NEWTON_STEPS = 30
+# Lengths of a Newton step that are tried, all in one call.
+LENGTHS = 2.0 ** np.arange(1.0, -15.0, -0.5)
+# A step that promises less than this share of a nat is the last one.
+ENOUGH = 1e-3
+
+
+class Mode(NamedTuple):
+    """Where the log density is highest, as far as was found, and minus its Hessian there."""
+
+    z: Float[np.ndarray, " dim"]
+    precision: Float[np.ndarray, "dim dim"]
+
+
+def find_mode(
+    points: Points, start: MeanField, recorder: Recorder, rng: np.random.Generator
+) -> Mode | None:
+    """The highest mode found around the start; None if the density or its curvature is not finite."""
+    center = np.asarray(start.loc, float)
+    spread = SPREAD * rng.uniform(-1, 1, (SEARCHES - 1, start.dim))
+    starts = center + np.concatenate([np.zeros((1, start.dim)), spread])
+
+    def loss(z: Float[np.ndarray, "k dim"]) -> tuple[np.ndarray, np.ndarray]:
+        recorder.check()
+        value, slope = points(z)
+        return -value, -slope
+
+    with recorder.clock.phase(OPTIMISE), np.errstate(all="ignore"):
+        found = minimise_together(loss, starts, iterations=ITERATIONS)
+        best = min(found, key=lambda at: at.value if np.isfinite(at.value) else np.inf)
+        if not np.isfinite(best.value):
+            return None
+        return _settled(points, best.x, -best.value, recorder)
+
+
+def _settled(
+    points: Points, z: Float[np.ndarray, " dim"], height: float, recorder: Recorder
+) -> Mode | None:
+    """Newton steps to the top."""
+    precision = None
+    for _ in range(NEWTON_STEPS):
+        recorder.check()
+        gradient, hessian = points.curvature(z[None])
+        if not (np.all(np.isfinite(hessian)) and np.any(np.diagonal(hessian))):
+            break
+        precision = positive(-hessian)
+        step = solve(precision, gradient)
+        if not float(gradient @ step) > ENOUGH:
+            break
+        trials = z + LENGTHS[:, None] * step
+        values = points(trials)[0]
+        place = int(np.argmax(np.where(np.isfinite(values), values, -np.inf)))
+        if not values[place] > height:
+            break
+        z, height = trials[place], float(values[place])
+    return None if precision is None else Mode(z, precision)

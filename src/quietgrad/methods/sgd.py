@@ -1,0 +1,202 @@
+"""Stochastic gradient steps with any estimator and any optax optimiser.
+
+Steps run in chunks. A chunk is a compiled loop whose first and last step are run-time numbers, so a
+shorter chunk does not compile again. Step t uses keys folded with t: results do not depend on how steps
+are cut into chunks, and a chunk can be replayed.
+"""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jaxtyping import Array, Bool, Int, PyTree
+
+from .. import trouble
+from .._checks import described, whole
+from .._fingerprint import Recipe
+from .._host import on_device
+from ..clock import OPTIMISE
+from ..estimators import AbstractEstimator, resolve
+from ..families import AbstractFamily
+from ..results import Plateau, Reached, Status
+from ..targets import Target
+from .choosing import cheapest
+from .method import AbstractMethod, Ending, Problem, Recorder
+from .steps import Carry, Job, Keys, strong
+from .switching import Switching
+
+# Seconds that a chunk may take: Ctrl-C and limits are looked at in between.
+CHUNK_SECONDS = 1.0
+HINTS = {
+    Status.CONVERGED: "the ELBO has stopped rising",
+    Status.BUDGET: "the ELBO was still rising, or too noisy to tell; give more steps",
+}
+BLOWN_UP = (
+    "the parameters turned NaN or infinite after this step, and q is the best answer before it; try a "
+    "smaller learning rate, optax.clip_by_global_norm, more draws, or check the log density for log(0), "
+    "sqrt(0) or overflow far from the mode"
+)
+
+
+def _optimizer(given: Any) -> optax.GradientTransformation | None:
+    if given is not None and not isinstance(given, optax.GradientTransformation):
+        made = described(given)
+        raise TypeError(f"optimizer must be made by optax, e.g. optax.adam(1e-2); got {made}")
+    return given
+
+
+class Sgd(AbstractMethod):
+    """`steps` steps of an optax `optimizer` (Adam at 0.01 by default) with an `estimator`.
+
+    `estimator` is an instance or a registered name; "auto" begins with the cheapest quiet one and
+    changes it when noise dominates and another has less variance x cost. The ELBO is evaluated every
+    `evaluate_every` steps (a hundredth of the run by default), less often where that would take more
+    than its share of the time. `stop=Plateau()` ends the run once the ELBO has stopped rising, and
+    `stop=Reached(value)` once it is there. The answer is the last q, or an earlier one that is clearly
+    better. With `by_clock` off, "auto" compares estimators by gradient evaluations instead of seconds,
+    and a run can be repeated exactly.
+    """
+
+    estimator: AbstractEstimator | str = eqx.field(
+        converter=lambda given: given if given == "auto" else resolve(given), default="quiet"
+    )
+    optimizer: optax.GradientTransformation | None = eqx.field(converter=_optimizer, default=None)
+    steps: int = eqx.field(converter=lambda n: whole(n, "steps", least=1), default=10_000)
+    evaluate_every: int | None = None
+    stop: Plateau | Reached | None = None
+    by_clock: bool = True
+
+    def __check_init__(self):
+        """Evaluations come after whole steps."""
+        if self.evaluate_every is not None:
+            whole(self.evaluate_every, "evaluate_every", least=1)
+
+    def refuses(self, target: Target, q: AbstractFamily, batch_size: int | None) -> str | None:
+        """What the estimator objects to."""
+        del batch_size
+        return None if isinstance(self.estimator, str) else self.estimator.refuses(target, q)
+
+    def run(self, problem: Problem, recorder: Recorder) -> Ending:
+        """Look at the start, then take the steps."""
+        recorder.prefer_last()
+        first = recorder.look(problem.q, 0)
+        if first.terms.bad == 2 * first.terms.values.size:
+            return trouble.nowhere_finite(problem.target, recorder.points(problem.q))
+        return self.steps_from(problem, recorder)
+
+    def steps_from(self, problem: Problem, recorder: Recorder, *, first: int = 0) -> Ending:
+        """Chunks of steps, with an evaluation after each as far as there is time for it.
+
+        `first` is the number of steps that other stages of the fit took before.
+        """
+        job, carry = self._begin(problem, recorder)
+        switch = self._switch(problem, recorder)
+        every = self.evaluate_every or -(-self.steps // 100)
+        step, pace = 0, 0.0
+        while step < self.steps:
+            last = min(self.steps, (step // every + 1) * every)
+            if pace > 0:
+                last = min(last, step + max(1, int(CHUNK_SECONDS / pace)))
+            carry, step, finite, pace = self._chunk(job, carry, step, last, recorder)
+            if not finite:
+                recorder.steps = first + step
+                return Status.NON_FINITE, BLOWN_UP
+            due = step == self.steps or (step % every == 0 and recorder.may_look())
+            if not due:
+                recorder.passed(first + step)
+                continue
+            recorder.look(job.family(carry), first + step, state=carry.estimator)
+            if switch is not None:
+                job, carry = self._changed(switch, job, carry, step, recorder)
+            if self.stop is not None and self.stop.reached(recorder.history.column(self.stop.column)):
+                break
+        verdict = Plateau() if self.stop is None else self.stop
+        arrived = verdict.reached(recorder.history.column(verdict.column))
+        status = Status.CONVERGED if arrived else Status.BUDGET
+        return status, HINTS[status]
+
+    def _begin(self, problem: Problem, recorder: Recorder) -> tuple[Job, Carry]:
+        target, q = problem.target, problem.q
+        estimator = cheapest(q) if isinstance(self.estimator, str) else self.estimator
+        recorder.estimator = estimator
+        optimizer = optax.adam(1e-2) if self.optimizer is None else self.optimizer
+        params, static = eqx.partition(q, eqx.is_inexact_array)
+        keys = Keys(recorder.words("draws"), recorder.words("rows"))
+        job = Job(target, static, estimator, Recipe(optimizer), problem.batch_size, keys)
+        rows = target.rows if problem.batch_size is not None else 0
+        order = on_device(np.arange(rows, dtype=np.int32))
+        carry = Carry(params, optimizer.init(params), estimator.init(target, q), order)
+        return job, strong(carry)
+
+    def _chunk(
+        self, job: Job, carry: Carry, first: int, last: int, recorder: Recorder
+    ) -> tuple[Carry, int, bool, float]:
+        """The carry after the last finite step, that step, whether it is `last`, and seconds a step."""
+        with recorder.clock.phase(OPTIMISE):
+            began = recorder.clock.spent(OPTIMISE)
+            after, finite = jax.block_until_ready(_run(job, carry, *_span(first, last)))
+            pace = (recorder.clock.spent(OPTIMISE) - began) / max(1, last - first)
+            if finite:
+                return after, last, True, pace
+            carry, end = _replay(job, carry, *_span(first, last))
+            return carry, int(end), False, pace
+
+    def _switch(self, problem: Problem, recorder: Recorder) -> Switching | None:
+        if not isinstance(self.estimator, str):
+            return None
+        return Switching(
+            problem.target,
+            steps=self.steps,
+            batch_size=problem.batch_size,
+            by_clock=self.by_clock,
+            words=recorder.words("switch"),
+        )
+
+    def _changed(
+        self, switch: Switching, job: Job, carry: Carry, step: int, recorder: Recorder
+    ) -> tuple[Job, Carry]:
+        with recorder.clock.phase(OPTIMISE):
+            found = switch(job.family(carry), job.estimator, step, recorder)
+        if found is None:
+            return job, carry
+        recorder.estimator = found
+        state = found.init(job.target, job.family(carry))
+        return eqx.tree_at(lambda j: j.estimator, job, found), carry._replace(estimator=strong(state))
+
+
+@eqx.filter_jit
+def _run(
+    job: Job, carry: Carry, first: Int[Array, ""], last: Int[Array, ""]
+) -> tuple[Carry, Bool[Array, ""]]:
+    """Steps first, ..., last - 1, and whether the parameters are finite after them."""
+    carry = jax.lax.fori_loop(first, last, lambda t, c: job.step(c, t), carry)
+    return carry, _finite(carry.params)
+
+
+@eqx.filter_jit
+def _replay(
+    job: Job, carry: Carry, first: Int[Array, ""], last: Int[Array, ""]
+) -> tuple[Carry, Int[Array, ""]]:
+    """Run a chunk again up to its last finite parameters; also the number of steps that led there."""
+
+    def going(loop: tuple[Array, Carry, Carry]) -> Bool[Array, ""]:
+        t, _, ahead = loop
+        return (t < last) & _finite(ahead.params)
+
+    def move(loop: tuple[Array, Carry, Carry]) -> tuple[Array, Carry, Carry]:
+        t, _, ahead = loop
+        return t + 1, ahead, job.step(ahead, t + 1)
+
+    _, carry, _ = out = jax.lax.while_loop(going, move, (first, carry, job.step(carry, first)))
+    return carry, out[0]
+
+
+def _finite(params: PyTree) -> Bool[Array, ""]:
+    return jnp.all(jnp.stack([jnp.all(jnp.isfinite(x)) for x in jax.tree.leaves(params)]))
+
+
+def _span(first: int, last: int) -> tuple[Int[Array, ""], Int[Array, ""]]:
+    return on_device(first, np.int32), on_device(last, np.int32)

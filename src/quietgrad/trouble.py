@@ -1,0 +1,193 @@
+"""What is wrong with a target when a fit fails: where it is not finite, and where it has no end.
+
+A proper density must fall faster than 1/t along every line. Far out along a coordinate, log density
+against log t with a slope above -1 means that it does not, and the posterior cannot be normalised.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from .results import Status
+from .targets import Target
+from .targets.coordinates import coordinate_name
+
+# How far out, in spans of the fitted scale, the log density is looked at.
+FAR = (1e2, 1e4, 1e6, 1e8)
+# A coordinate whose location or scale has grown, or whose scale has shrunk, by this factor is looked at.
+SUSPICIOUS = 1e4
+# Coordinates that are looked at, the most suspicious first.
+LOOKED_AT = 8
+# The search for a spike: points of a round in its widths, rounds, and the nats that the last two must
+# gain. A density that grows like 1/|z|^2 gains 4.6 each time the distance shrinks by ten.
+GRID, ROUNDS, SPIKE = tuple(np.linspace(-3, 3, 13)), 12, 2.0
+# A round in which no coordinate gains this many nats ends the search.
+FLAT = 0.01
+SHOWN = 3
+
+
+Values = Callable[[Float[np.ndarray, "points dim"]], Float[np.ndarray, " points"]]
+
+
+class Trouble(NamedTuple):
+    """A reason why a fit cannot succeed, and a sentence that says what to do."""
+
+    status: Status
+    hint: str
+
+
+def nowhere_finite(target: Target, points: Float[np.ndarray, "points dim"]) -> Trouble:
+    """Say which part of the target is not finite at these points."""
+    point, count = jnp.asarray(points[0]), len(points)
+    where = "the log density"
+    prior = float(target.log_prior(target.point(point)))
+    if not math.isfinite(prior):
+        part = "log density" if target.log_likelihood is None else "log prior"
+        where = f"the {part} is {prior:g}"
+    elif target.log_likelihood is not None:
+        rows = np.flatnonzero(~np.isfinite(np.asarray(target.log_likelihoods(point))))
+        if rows.size:
+            more = "" if rows.size <= SHOWN else f" and {rows.size - SHOWN:,} more"
+            shown = ", ".join(map(str, rows[:SHOWN]))
+            where = f"the log likelihood of row{'s' if rows.size > 1 else ''} {shown}{more}"
+            where += " is not finite"
+    if where == "the log density":
+        where = "the log density or its gradient is not finite"
+    return Trouble(
+        Status.NON_FINITE,
+        f"{where} at any of {count:,} points tried around the start; evaluate target.log_density at a "
+        "point of your choice and look for log of a negative number, division by zero or overflow, or "
+        "hand in a family that starts where the density is finite",
+    )
+
+
+def partly_finite(share: float) -> Trouble:
+    """The answer puts draws where the density is zero or not a number."""
+    return Trouble(
+        Status.NON_FINITE,
+        f"the log density is NaN or infinite at {share:.1%} of the draws of the best q found, so its "
+        "ELBO is not finite; if the density is zero in part of the space, map that part away (log, "
+        "logit), otherwise look for overflow far from the mode",
+    )
+
+
+def runaway(
+    target: Target,
+    values: Values,
+    mean: Float[np.ndarray, " dim"],
+    std: Float[np.ndarray, " dim"],
+    coordinates: Sequence[int],
+) -> Trouble | None:
+    """Whether the log density has no end along one of these coordinates, or a spike at q's mean.
+
+    `values` evaluates the log density at many points.
+    """
+    center = np.where(np.isfinite(mean), mean, 0.0)
+    scales = np.where(np.isfinite(std) & (std > 0), std, 1.0)
+    spans = np.maximum(np.maximum(scales, np.abs(center)), 1.0)
+    shifts = [(i, sign * t * spans[i]) for i in coordinates for sign in (1, -1) for t in FAR]
+    found = _shifted(values, center, shifts).reshape(len(coordinates), 2, len(FAR))
+    for index, sides in zip(coordinates, found, strict=True):
+        for sign, side in zip((1, -1), sides, strict=True):
+            if endless(side.tolist()):
+                return Trouble(
+                    Status.UNBOUNDED,
+                    f"the log density does not fall off along {coordinate_name(target, index)}: at "
+                    f"{center[index] + sign * FAR[-1] * spans[index]:.0e} it is {side[-1]:.4g}, so the "
+                    "posterior is improper; give that coordinate a proper prior, or take it out of the "
+                    "model",
+                )
+    return _spike(target, values, center, scales, coordinates)
+
+
+def _spike(
+    target: Target,
+    values: Values,
+    center: Float[np.ndarray, " dim"],
+    scales: Float[np.ndarray, " dim"],
+    coordinates: Sequence[int],
+) -> Trouble | None:
+    """Whether the log density rises without end towards some point near q's mean.
+
+    Each coordinate is searched on a grid around its highest point so far, ten times finer each time. A
+    smooth density has soon nothing left to gain.
+    """
+    places, widths = [0.0] * len(coordinates), [scales[i] for i in coordinates]
+    highest = [[] for _ in coordinates]
+    for _ in range(ROUNDS):
+        shifts = [
+            (i, place + width * g)
+            for i, place, width in zip(coordinates, places, widths, strict=True)
+            for g in GRID
+        ]
+        found = _shifted(values, center, shifts).reshape(len(coordinates), len(GRID))
+        for number, row in enumerate(found):
+            best = int(np.argmax(row))
+            # At the edge of the grid the density only slopes.
+            inside = 0 < best < len(GRID) - 1
+            highest[number].append(row[best] if inside else math.nan)
+            places[number] += widths[number] * GRID[best]
+            widths[number] /= 10
+        if len(highest[0]) > 1 and all(not h[-1] - h[-2] > FLAT for h in highest):
+            return None
+    for index, heights in zip(coordinates, highest, strict=True):
+        if heights[-1] - heights[-3] > SPIKE:
+            return Trouble(
+                Status.COLLAPSED,
+                f"the log density has a spike along {coordinate_name(target, index)} near "
+                f"{center[index]:.6g}, towards which q's scale shrinks without end (now "
+                f"{scales[index]:.1e}); bound that coordinate away from it with a prior or another "
+                "parametrisation",
+            )
+    return None
+
+
+def _shifted(
+    values: Values, center: Float[np.ndarray, " dim"], shifts: Sequence[tuple[int, float]]
+) -> Float[np.ndarray, " points"]:
+    """The log density at `center` shifted along one coordinate each; a NaN counts as zero density."""
+    points = np.repeat(center[None, :], len(shifts), axis=0)
+    for place, (index, shift) in enumerate(shifts):
+        points[place, index] += shift
+    with np.errstate(all="ignore"):
+        found = np.asarray(values(points), float)
+    return np.where(np.isnan(found), -math.inf, found)
+
+
+def endless(values: Sequence[float]) -> bool:
+    """Whether log densities at `FAR` steps fall more slowly than any proper density's."""
+    if not all(map(math.isfinite, values)):
+        return values[-1] == math.inf
+    return (values[-1] - values[-2]) / math.log(FAR[-1] / FAR[-2]) > -1
+
+
+def suspicious(
+    mean: Float[np.ndarray, " dim"],
+    std: Float[np.ndarray, " dim"],
+    start_mean: Float[np.ndarray, " dim"],
+    start_std: Float[np.ndarray, " dim"],
+    factor: float,
+) -> list[int]:
+    """Coordinates that have moved, grown or shrunk by more than `factor`, the furthest first."""
+    moved = movement(mean, std, start_mean, start_std)
+    worst = np.argsort(-moved)[:LOOKED_AT]
+    return [int(i) for i in worst if not moved[i] <= math.log(factor)]
+
+
+def movement(
+    mean: Float[np.ndarray, " dim"],
+    std: Float[np.ndarray, " dim"],
+    start_mean: Float[np.ndarray, " dim"],
+    start_std: Float[np.ndarray, " dim"],
+) -> Float[np.ndarray, " dim"]:
+    """The log of the factor by which location or scale have changed; infinite if not finite."""
+    with np.errstate(all="ignore"):
+        wide = np.maximum(start_std, 1.0)
+        location = np.log1p(np.abs(mean - start_mean) / (wide + np.abs(start_mean)))
+        scale = np.abs(np.log(std / np.maximum(start_std, 1e-300)))
+    moved = np.maximum(location, scale)
+    return np.where(np.isfinite(moved), moved, np.inf)

@@ -1,0 +1,89 @@
+"""Which families contain which, and what a member of a richer family starts as."""
+
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+from oracles import assert_same
+from subjects import family
+
+from quietgrad import families
+from quietgrad.bases import StudentT
+from quietgrad.families import LowRank, MeanField
+
+DIM = 5
+CONTAINED = {
+    "mean-field": {"mean-field"},
+    "low-rank": {"mean-field", "low-rank"},
+    "full-rank": {"mean-field", "low-rank", "full-rank"},
+    "real-nvp": {"real-nvp"},
+    "real-nvp-affine": {"mean-field", "real-nvp-affine"},
+}
+
+
+@pytest.mark.parametrize("name", families.REGISTRY)
+def test_families_contain_what_they_can_represent(name):
+    q = family(name, DIM)
+    assert {other for other in families.REGISTRY if q.contains(family(other, DIM))} == CONTAINED[name]
+
+
+@pytest.mark.parametrize(
+    ("name", "other"),
+    [
+        (name, other)
+        for name, contained in CONTAINED.items()
+        for other in sorted(contained)
+        if (name, other) != ("low-rank", "mean-field")
+    ],
+)
+def test_the_start_is_the_same_distribution(name, other, key):
+    start, solution = family(name, DIM).start_from(family(other, DIM), key=key), family(other, DIM)
+    z = solution.sample(key, 20)
+    # Densities of 5 coordinates, by a Cholesky factor of a matrix with a condition number below 1e3.
+    assert_same(start.log_prob(z), solution.log_prob(z), operations=1e3 * DIM)
+
+
+def test_low_rank_starts_close_to_the_diagonal_and_off_zero(key):
+    solution = family("mean-field", DIM)
+    start = family("low-rank", DIM).start_from(solution, key=key)
+    assert isinstance(start, LowRank)
+    np.testing.assert_array_equal(start.loc, solution.loc)
+    assert np.all(start.factor != 0)
+    # 5 factors of 5 % of the scale: relative variances of 1 + 0.0025 chi^2_5, above 1.1 with 1e-7.
+    assert np.all(start.variance() / solution.variance() < 1.1)
+
+
+def test_another_base_or_dimension_is_not_contained(key):
+    q = family("full-rank", DIM)
+    assert not q.contains(family("mean-field", 4))
+    assert not q.contains(MeanField(jnp.zeros(DIM), jnp.zeros(DIM), StudentT()))
+    assert not LowRank.init(DIM, key=key).contains(LowRank.init(DIM, key=key, rank=2))
+    with pytest.raises(ValueError, match=r"FullRank .* takes FullRank or MeanField or LowRank .* dim 4"):
+        q.start_from(family("mean-field", 4), key=key)
+    with pytest.raises(ValueError, match=r"same base \(Normal\).*got base StudentT"):
+        q.start_from(MeanField(jnp.zeros(DIM), jnp.zeros(DIM), StudentT()), key=key)
+
+
+def test_the_papers_flow_takes_nothing_else(key):
+    with pytest.raises(ValueError, match="RealNVP cannot start from this MeanField: it takes RealNVP"):
+        family("real-nvp", DIM).start_from(family("mean-field", DIM), key=key)
+
+
+def test_only_a_mean_field_family_is_uncorrelated():
+    moments = [n for n, cls in families.REGISTRY.items() if issubclass(cls, families.HasMoments)]
+    assert [name for name in moments if not family(name, 2).correlated] == ["mean-field"]
+
+
+def test_unknown_families_are_advised_like_flows():
+    """Few draws would settle for worse solutions; STL pays where a simpler solution is the start."""
+    paper, affine = family("real-nvp", 4).advice, family("real-nvp-affine", 4).advice
+    assert paper.search_entropy == "sampled"
+    assert affine == paper._replace(search_entropy="stl")
+    assert affine.explore_rate == pytest.approx(0.03)
+
+
+def test_equal_seeds_make_equal_starts():
+    solution, q = family("mean-field", DIM), family("low-rank", DIM)
+    first, again, other = (q.start_from(solution, key=jr.key(s)) for s in (0, 0, 1))
+    np.testing.assert_array_equal(first.factor, again.factor)
+    assert np.any(first.factor != other.factor)

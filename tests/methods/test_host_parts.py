@@ -1,0 +1,138 @@
+"""What runs on the host: L-BFGS, Sobol points, values and curvature at chosen points."""
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+from oracles import assert_same
+from scipy.stats import qmc
+
+import quietgrad as qg
+from quietgrad._lbfgs import minimise
+from quietgrad.families.factor_analysis import best_factors
+from quietgrad.host_draws import spread_pairs
+from quietgrad.points import AT_ONCE, Points
+from quietgrad.samplers.sobol import MOST_DIMENSIONS, sobol_digits
+
+
+def rosenbrock(x):
+    value = np.sum(100 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2)
+    return float(value), np.asarray(
+        jax.grad(lambda x: jnp.sum(100 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2))(x)
+    )
+
+
+def test_lbfgs_goes_down_to_the_minimum():
+    values = [at.value for at in minimise(rosenbrock, np.array([-1.2, 1.0, 0.5, 2.0]))]
+    assert np.all(np.diff(values) < 0)
+    assert values[-1] < 1e-12
+    assert len(values) < 100
+
+
+def test_lbfgs_walks_around_what_is_not_finite():
+    def log_barrier(x):
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return float(x @ x - np.log(x[0] - 0.5)), 2 * x - np.array([1 / (x[0] - 0.5), 0.0])
+
+    *_, last = minimise(log_barrier, np.array([30.0, 5.0]))
+    assert np.linalg.norm(last.grad) < 1e-5
+    assert last.x[0] > 0.5
+    assert list(minimise(lambda x: (np.nan, x), np.ones(2))) == []
+
+
+@pytest.mark.parametrize(("points", "dim"), [(1, 3), (16, 700), (100, 2000)])
+def test_sobol_points_are_scipys(points, dim):
+    with np.testing.suppress_warnings() as quiet:
+        quiet.filter(UserWarning)
+        theirs = qmc.Sobol(dim, scramble=False).random(points)
+    np.testing.assert_array_equal(sobol_digits(points, dim), (theirs * 2.0**32).astype(np.uint32))
+    assert qmc.Sobol.MAXDIM == MOST_DIMENSIONS
+
+
+@pytest.mark.parametrize("base", [qg.Normal(), qg.Logistic(), qg.StudentT(df=5.0)])
+def test_spread_pairs_have_the_base_distribution(base):
+    """Quasi-random points err less than independent ones, whose error this allows."""
+    e = np.concatenate([spread_pairs(base, 256, 3, np.random.default_rng(i)) for i in range(20)])
+    np.testing.assert_allclose(e[:256], -e[256:512])
+    share = np.mean(e < float(base.quantile(jnp.asarray(0.9))), axis=0)
+    assert np.all(np.abs(share - 0.9) < 5 * np.sqrt(0.09 / len(e)))
+    np.testing.assert_allclose(base.host_quantile(np.array([0.2])), base.quantile(jnp.array([0.2])))
+
+
+def bent(z):
+    return -jnp.sum(jnp.exp(0.3 * z)) - 0.5 * jnp.sum(z) ** 2
+
+
+@pytest.mark.parametrize("count", [1, AT_ONCE, AT_ONCE + 5])
+def test_points_are_evaluated_in_blocks(count):
+    target = qg.Target.from_logdensity(bent, dim=4)
+    points, z = Points(target, np.float64), np.random.default_rng(0).normal(size=(count, 4))
+    values, slopes = points(z)
+    assert_same(values, jax.vmap(bent)(z), operations=20)
+    assert_same(slopes, jax.vmap(jax.grad(bent))(z), operations=20)
+    assert points.gradients == count
+    gradient, hessian = points.curvature(z)
+    assert_same(gradient, jnp.mean(jax.vmap(jax.grad(bent))(z), axis=0), operations=100)
+    assert_same(hessian, jnp.mean(jax.vmap(jax.hessian(bent))(z), axis=0), operations=100)
+
+
+def test_targets_that_differ_in_their_data_share_a_program():
+    x = np.random.default_rng(0).normal(size=(2, 10, 3))
+    prior, likelihood = (lambda z: -z @ z), (lambda z, x: -jnp.exp(x @ z))
+    first, second = (Points(qg.Target(prior, likelihood, rows, dim=3), np.float64) for rows in x)
+    assert first._program is second._program
+    z = np.ones((1, 3))
+    assert first(z)[0] != second(z)[0]
+
+
+@jax.custom_vjp
+def elsewhere(z):
+    """A log density computed outside of JAX, which gives its gradient but no Hessian."""
+    shape = jax.ShapeDtypeStruct((), z.dtype)
+    return jax.pure_callback(lambda z: -0.5 * np.sum(z**2), shape, z, vmap_method="sequential")
+
+
+def _gradient(z, c):
+    shape = jax.ShapeDtypeStruct(z.shape, z.dtype)
+    return (c * jax.pure_callback(lambda z: -np.asarray(z), shape, z, vmap_method="sequential"),)
+
+
+elsewhere.defvjp(lambda z: (elsewhere(z), z), _gradient)
+
+
+def test_a_target_without_hessian_is_recognised_and_fitted_without():
+    target = qg.Target.from_logdensity(elsewhere, dim=4)
+    assert not Points(target, np.float64).has_curvature(4)
+    result = qg.fit(target, "full-rank", method=qg.Auto(steps=1500), key=jr.key(1))
+    assert {"newton", "newton stop"}.isdisjoint(d.kind for d in result.decisions)
+    assert np.isfinite(result.elbo)
+
+
+def objective(precision, log_std, factor):
+    covariance = np.diag(np.exp(2 * log_std)) + factor.T @ factor
+    return 0.5 * (np.linalg.slogdet(covariance)[1] - np.trace(precision @ covariance))
+
+
+def test_the_best_factors_are_found_for_a_covariance_that_has_them():
+    rng = np.random.default_rng(0)
+    factor, log_std = 2 * rng.normal(size=(2, 12)), rng.normal(size=12)
+    precision = np.linalg.inv(np.diag(np.exp(2 * log_std)) + factor.T @ factor)
+    best = objective(precision, log_std, factor)
+    found = np.zeros(12), 0.05 * rng.normal(size=(2, 12))
+    for _ in range(5):
+        found = best_factors(precision, *found)
+    # Each call ends when an iteration gains less than a thousandth of a nat.
+    assert best - 0.02 < objective(precision, *found) <= best + 1e-9
+
+
+def test_factors_do_not_depend_on_units():
+    """Scaling the coordinates by powers of ten scales the answer and changes nothing else."""
+    rng = np.random.default_rng(1)
+    root = rng.normal(size=(8, 8))
+    precision, scale = root @ root.T + np.eye(8), 10.0 ** rng.integers(-5, 6, 8)
+    start = np.zeros(8), 0.1 * rng.normal(size=(2, 8))
+    log_std, factor = best_factors(precision, *start)
+    scaled = best_factors(precision * np.outer(scale, scale), start[0] - np.log(scale), start[1] / scale)
+    np.testing.assert_allclose(scaled[0], log_std - np.log(scale), rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(scaled[1] * scale, factor, rtol=1e-4, atol=1e-6)

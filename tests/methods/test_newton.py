@@ -1,0 +1,187 @@
+"""Newton steps: Gaussians found exactly, the fixed point is the optimum, and what loses is not kept."""
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+from oracles import assert_same
+
+import quietgrad as qg
+from quietgrad.diagnostics.expected_gain import expected_gain, paired_square
+from quietgrad.families import REGISTRY, FitsQuadratic
+from quietgrad.judging import Judge
+from quietgrad.methods import newton as room
+from quietgrad.methods.newton import newton, positive, suits
+from quietgrad.points import Points
+from quietgrad.recorder import Problem, Recorder
+
+DIM = 4
+GAUSSIANS = ["mean-field", "low-rank", "full-rank"]
+
+
+def make(name, key, dim=DIM):
+    settings = {"rank": 1} if name == "low-rank" else {}
+    return REGISTRY[name].init(dim, key=key, **settings)
+
+
+def gaussian(precision, mean):
+    """A normalised Gaussian target: its best ELBO is zero."""
+    constant = 0.5 * (jnp.linalg.slogdet(precision)[1] - len(mean) * jnp.log(2 * jnp.pi))
+    return qg.Target.from_logdensity(
+        lambda z: constant - 0.5 * (z - mean) @ precision @ (z - mean), dim=len(mean)
+    )
+
+
+def run(target, q, key=None, **settings):
+    recorder = Recorder(Problem(target, q), key=jr.key(0) if key is None else key)
+    points = Points(target, q.dtype)
+    terms = recorder.look(q, 0).terms
+    return newton(points, q, terms, recorder, np.random.default_rng(0), **settings), recorder, points
+
+
+@pytest.mark.parametrize("name", ["low-rank", "full-rank"])
+def test_a_gaussian_inside_the_family_is_found(name, key):
+    keys = jr.split(key, 3)
+    factor = 2 * jr.normal(keys[0], (DIM, 1))
+    precision = jnp.linalg.inv(factor @ factor.T + jnp.diag(jnp.exp(jr.normal(keys[1], (DIM,)))))
+    mean = jr.normal(keys[2], (DIM,))
+    found, recorder, _ = run(gaussian(precision, mean), make(name, key))
+    # Gradient and Hessian of a Gaussian are exact at any draws: only the solver's error is left, which
+    # ends at a thousandth of a nat an iteration.
+    assert recorder.final_terms(found.q).elbo > -0.02
+    np.testing.assert_allclose(found.q.mean(), mean, atol=1e-6)
+
+
+def test_mean_field_finds_the_means_and_conditional_variances_of_a_gaussian(key):
+    root = jr.normal(key, (DIM, DIM))
+    precision, mean = root @ root.T + jnp.eye(DIM), jr.normal(jr.fold_in(key, 1), (DIM,))
+    found, *_ = run(gaussian(precision, mean), make("mean-field", key))
+    np.testing.assert_allclose(found.q.loc, mean, atol=1e-6)
+    np.testing.assert_allclose(found.q.variance(), 1 / jnp.diagonal(precision), rtol=1e-6)
+
+
+def bent(z):
+    return -jnp.sum(jnp.exp(0.7 * z)) + jnp.sum(z) - 0.3 * jnp.sum(z) ** 2
+
+
+@pytest.mark.parametrize("name", ["mean-field", "full-rank"])
+def test_the_fixed_point_is_stationary_for_the_elbo(name, key):
+    """On a target that is no Gaussian, a long stochastic fit finds nothing better."""
+    target = qg.Target.from_logdensity(bent, dim=2)
+    found, *_ = run(target, make(name, jr.key(0), 2))
+    method = qg.Sgd(qg.estimator("quiet", draws=20), steps=3000)
+    longer = qg.fit(target, found.q, method=method, key=key)
+    judge = Judge(target, pairs=2000, seed=jr.key_data(jr.key(9)))
+    gain = judge.terms(longer.q).values - judge.terms(found.q).values
+    assert np.mean(gain) < 0.01 + 5 * np.std(gain) / np.sqrt(gain.size)
+
+
+def test_steps_that_lose_are_neither_kept_nor_gone_on_from(key, monkeypatch):
+    """A quadratic whose sign is turned leads away from the answer: the start stays the best."""
+    target = gaussian(jnp.eye(DIM), jnp.zeros(DIM))
+    q = qg.FullRank.init(DIM, key=jr.key(0), spread=0.01)
+    real = room._averages
+
+    def turned(points, q, rng):
+        gradient, hessian = real(points, q, rng)
+        return -100 * gradient - 50, hessian
+
+    monkeypatch.setattr(room, "_averages", turned)
+    found, recorder, _ = run(target, q)
+    assert found.q is q
+    assert recorder.best.q is q
+
+
+def test_badly_scaled_coordinates_are_no_problem(key):
+    scale = jnp.array([1e-5, 1.0, 1e5, 1e2])
+    correlation = jnp.eye(DIM).at[0, 2].set(0.9999).at[2, 0].set(0.9999)
+    precision = jnp.linalg.inv(correlation * scale[:, None] * scale[None, :])
+    found, recorder, _ = run(gaussian(precision, 3 * scale), make("full-rank", key))
+    assert recorder.final_terms(found.q).elbo > -0.01
+
+
+@pytest.mark.parametrize("name", GAUSSIANS)
+def test_host_forms_are_the_devices(name, key):
+    q = make(name, key)
+    assert isinstance(q, FitsQuadratic)
+    e = q.base.sample((6, q.base_dim), q.dtype, key=key)
+    assert_same(q.host_transport(np.asarray(e)), jax.vmap(q.transport)(e), operations=20)
+    covariance = q.covariance_matmul(jnp.eye(DIM))
+    assert_same(q.host_covariance(), covariance, operations=20)
+    g = np.asarray(jr.normal(key, (DIM,)))
+    assert_same(np.sum(q.whitened(g) ** 2), g @ np.asarray(covariance) @ g, operations=50)
+
+
+@pytest.mark.parametrize("name", ["mean-field", "full-rank"])
+def test_scale_gradients_are_the_elbos_in_fishers_metric(name, key):
+    """Their squared length is that of the gradient by the inverse Fisher information of the scales."""
+    q, target = make(name, key), qg.Target.from_logdensity(bent, dim=DIM)
+    e = np.asarray(q.base.sample((50, DIM), q.dtype, key=key))
+    slope = np.asarray(jax.vmap(jax.grad(target.log_density))(jax.vmap(q.transport)(e)))
+    ours = q.scale_gradient(e, slope)
+    if name == "mean-field":
+        literal = 1 + np.mean(slope * e, axis=0) * np.exp(q.log_std)
+        assert_same(np.sum(ours**2), np.sum(literal**2) / 2, operations=200)
+    else:
+        root = np.asarray(q.scale())
+        moved = np.tril(np.eye(DIM) + np.mean((slope @ root)[:, :, None] * e[:, None, :], axis=0))
+        literal = np.sum(np.tril(moved, -1) ** 2) + np.sum(np.diagonal(moved) ** 2) / 2
+        assert_same(np.sum(ours**2), literal, operations=200)
+
+
+def test_whom_they_suit(monkeypatch):
+    target = gaussian(jnp.eye(DIM), jnp.zeros(DIM))
+    points = Points(target, np.float64)
+    suited = {name: suits(points, REGISTRY[name].init(DIM, key=jr.key(0))) for name in REGISTRY}
+    assert suited == {name: name in GAUSSIANS for name in REGISTRY}
+    assert not suits(points, qg.FullRank.init(DIM, key=jr.key(0), base=qg.StudentT(df=2.0)))
+
+
+def test_a_precision_is_made_positive_and_good_ones_are_left_alone():
+    rng = np.random.default_rng(0)
+    root = rng.normal(size=(5, 5))
+    good, scale = root @ root.T, 10.0 ** np.arange(-4, 6, 2)
+    good = good * np.outer(scale, scale)
+    np.testing.assert_array_equal(positive(good), good)
+    bad = good - 3 * np.diag(np.diagonal(good))
+    assert np.all(np.linalg.eigvalsh(positive(bad) / np.outer(scale, scale)) > 0)
+
+
+def test_a_squared_mean_is_estimated_without_its_noise():
+    """Half |mean|^2 of vectors with mean 0.3 in each of 10 coordinates and much noise: 0.45."""
+    rng = np.random.default_rng(0)
+    found = [paired_square(0.3 + rng.normal(size=(8, 10))) for _ in range(2000)]
+    nats = np.array([f.nats for f in found])
+    assert abs(np.mean(nats) - 0.45) < 5 * np.std(nats) / np.sqrt(nats.size)
+    # The errors are those of the spread, to the accuracy of a jackknife over 8 groups.
+    assert 0.8 < np.mean([f.error for f in found]) / np.std(nats) < 1.5
+
+
+@pytest.mark.parametrize("name", ["mean-field", "full-rank"])
+def test_the_expected_gain_is_what_an_optimum_leaves(name):
+    """For a Gaussian target and q of the right shape, d standard deviations away: d^2 / 2 each."""
+    target = gaussian(jnp.eye(DIM), jnp.zeros(DIM))
+    points, rng = Points(target, np.float64), np.random.default_rng(0)
+    there = REGISTRY[name].init(DIM, key=jr.key(0), spread=0.0)
+    found = expected_gain(points, there, rng)
+    assert found.below(0.01)
+    away = make(name, jr.key(0)).for_quadratic(np.full(DIM, 0.5), np.eye(DIM))
+    found = expected_gain(points, away, rng)
+    assert abs(found.nats - 0.5) < 5 * found.error + 1e-6
+
+
+def test_a_slow_ridge_shows_in_the_expected_gain():
+    """Mean-field at the right scales, one step along a ridge with correlation 0.9999.
+
+    Its own metric sees almost nothing, the target's sees the half nat that is there.
+    """
+    covariance = np.array([[1.0, 0.9999], [0.9999, 1.0]])
+    precision = np.linalg.inv(covariance)
+    points = Points(gaussian(jnp.asarray(precision), jnp.zeros(2)), np.float64)
+    mean = np.linalg.cholesky(covariance) @ np.array([1.0, 0.0])
+    q = make("mean-field", jr.key(0), 2).for_quadratic(mean, precision)
+    rng = np.random.default_rng(0)
+    assert expected_gain(points, q, rng).below(0.1)
+    seen = expected_gain(points, q, rng, precision)
+    assert abs(seen.nats - 0.5) < 5 * seen.error + 1e-6

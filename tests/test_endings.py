@@ -1,0 +1,216 @@
+"""Every ending is true: targets that cannot be fitted, with every method, and Ctrl-C at any moment."""
+
+import os
+import signal
+import threading
+import time
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import optax
+import pytest
+
+import quietgrad as qg
+from quietgrad.results import Status
+
+of = qg.Target.from_logdensity
+ROWS = np.random.default_rng(0).normal(size=(30, 2))
+
+
+def row_17(z, x):
+    return jnp.where(jnp.arange(30) == 17, jnp.nan, -((x @ z) ** 2))
+
+
+def recursion(z):
+    """A time series whose density overflows outside of its stable region."""
+
+    def move(last, _):
+        return z[0] * last + 0.1 * z[1] * last**3, last
+
+    _, series = jax.lax.scan(move, 1.0, None, length=200)
+    return -50 * jnp.sum((series - 0.5 ** jnp.arange(200)) ** 2) - 0.5 * jnp.sum(z**2)
+
+
+def named(point):
+    return -0.5 * point["slope"] ** 2 + 0 * jnp.sum(point["level"])
+
+
+# Target, the statuses that are true, and words that the sentence must have.
+BROKEN = {
+    "NaN everywhere": (of(lambda z: jnp.nan * z[0], dim=3), "non-finite", "log density is nan"),
+    "NaN in the likelihood of a row": (
+        qg.Target(lambda z: -0.5 * z @ z, row_17, ROWS, dim=2),
+        "non-finite",
+        "log likelihood of row 17",
+    ),
+    "NaN in the prior": (
+        qg.Target(lambda z: jnp.log(-1 - z @ z), lambda z, x: -((x @ z) ** 2), ROWS, dim=2),
+        "non-finite",
+        "log prior",
+    ),
+    "zero density in half of the space": (
+        of(lambda z: jnp.where(z[0] > 0, -z[0], -jnp.inf) - 0.5 * z[1] ** 2, dim=2),
+        "non-finite budget",
+        "",
+    ),
+    "flat": (of(lambda z: 0 * jnp.sum(z), dim=3), "unbounded", "does not fall off along coordinate"),
+    "rising for ever": (of(jnp.sum, dim=3), "unbounded", "improper"),
+    "flat in one direction": (of(lambda z: -0.5 * z[0] ** 2, dim=2), "unbounded", "coordinate 1"),
+    "flat in a coordinate with a name": (
+        of(named, example={"level": jnp.zeros(2), "slope": 0.0}),
+        "unbounded",
+        "coordinate level[",
+    ),
+    "a spike": (
+        of(lambda z: -2 * jnp.log(jnp.abs(z[0]) + 1e-30) - 0.5 * z[1] ** 2, dim=2),
+        "collapsed",
+        "spike along coordinate 0",
+    ),
+}
+# Targets that can be fitted, with the best mean-field and full-rank ELBO, which are equal.
+FINE = {
+    "a unit Gaussian": (of(lambda z: -0.5 * z @ z, dim=2), np.log(2 * np.pi)),
+    "a Gaussian far away": (of(lambda z: -0.5 * jnp.sum((z - 1e4) ** 2), dim=2), np.log(2 * np.pi)),
+    "a tiny Gaussian": (
+        of(lambda z: -0.5 * jnp.sum((z / 1e-6) ** 2), dim=2),
+        np.log(2 * np.pi) + 2 * np.log(1e-6),
+    ),
+    "a huge Gaussian": (
+        of(lambda z: -0.5 * jnp.sum((z / 1e6) ** 2), dim=2),
+        np.log(2 * np.pi) + 2 * np.log(1e6),
+    ),
+}
+METHODS = {"auto": qg.Auto(), "saa": qg.Saa(), "sgd": qg.Sgd(optimizer=optax.adam(0.05), steps=4000)}
+
+
+@pytest.mark.parametrize("family", ["mean-field", "full-rank"])
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("name", BROKEN)
+def test_what_cannot_be_fitted_is_said_and_named(name, method, family):
+    target, status, words = BROKEN[name]
+    result = qg.fit(target, family, method=METHODS[method], key=jr.key(0))
+    assert result.status in status.split(), result.hint
+    assert words in result.hint
+    assert result.steps <= 10_000
+
+
+@pytest.mark.parametrize("family", ["mean-field", "full-rank"])
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("name", FINE)
+def test_converged_is_said_only_where_the_known_answer_agrees(name, method, family):
+    target, best = FINE[name]
+    result = qg.fit(target, family, method=METHODS[method], key=jr.key(0))
+    if method != "sgd":
+        assert result.status is Status.CONVERGED, result.hint
+    arrived = result.elbo > best - 0.5 - 5 * result.elbo_error
+    assert arrived or result.status is Status.BUDGET, (result.elbo, result.status)
+
+
+@pytest.mark.parametrize("method", ["auto", "saa"])
+def test_a_density_that_overflows_far_out_is_fitted(method):
+    """By quadrature on a grid around its mode, log of the integral is -1.19: no ELBO is above it."""
+    target = of(recursion, dim=2)
+    axes = np.linspace(-1.5, 1.5, 241), np.linspace(-6, 6, 241)
+    grid = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 2)
+    log_density = np.asarray(jax.vmap(target.log_density)(jnp.asarray(grid)))
+    log_density = np.where(np.isfinite(log_density), log_density, -np.inf)
+    cell = np.log(axes[0][1] - axes[0][0]) + np.log(axes[1][1] - axes[1][0])
+    evidence = float(jax.nn.logsumexp(log_density)) + cell
+    result = qg.fit(target, "full-rank", method=METHODS[method], key=jr.key(0))
+    assert result.status is Status.CONVERGED
+    assert evidence - 1.0 < result.elbo < evidence + 5 * result.elbo_error
+
+
+def test_a_cap_on_iterations_is_not_convergence():
+    target = of(lambda z: -0.5 * jnp.sum((z - 100.0) ** 2 / jnp.arange(1, 21)), dim=20)
+    method = qg.Saa(most_iterations=2, draws=8, most_draws=8, polish_steps=0)
+    result = qg.fit(target, method=method, key=jr.key(0))
+    assert result.status is Status.BUDGET
+    assert "iterations were used up" in result.hint
+
+
+def test_a_blow_up_returns_the_last_finite_answer():
+    """Plain steps of rate one walk over the edge of a density whose gradient is NaN beyond it."""
+    target = of(lambda z: jnp.sum(z) + 0 * jnp.sqrt(5.5 - z[0]), dim=1)
+    q = qg.MeanField(jnp.zeros(1), jnp.full(1, -40.0))
+    method = qg.Sgd("nocv", optax.sgd(1.0), steps=100, evaluate_every=1)
+    result = qg.fit(target, q, method=method, key=jr.key(0))
+    assert result.status.failed
+    assert result.steps <= 6
+    assert np.all(np.isfinite(result.q.loc))
+
+
+def test_a_run_that_still_rises_ends_with_its_budget():
+    target = of(lambda z: -0.5 * jnp.sum((z - 100) ** 2), dim=1)
+    result = qg.fit(target, method=qg.Sgd(steps=50), key=jr.key(0))
+    assert result.status is Status.BUDGET
+    assert "more steps" in result.hint
+
+
+def test_a_time_limit_ends_every_method_with_its_best_answer():
+    target = of(lambda z: -jnp.sum(jnp.cosh(z - 3)), dim=30)
+    for method in (*METHODS.values(), qg.Sgd(steps=10**7)):
+        result = qg.fit(target, method=method, seconds=1e-3, key=jr.key(0))
+        assert result.status is Status.BUDGET, method
+        assert "time limit" in result.hint
+        assert np.isfinite(result.elbo)
+
+
+def slow_target():
+    """Dear enough for a fit to be under way whenever the test interrupts it."""
+    x = np.random.default_rng(1).normal(size=(2000, 60))
+    y = (x[:, 0] + np.random.default_rng(2).logistic(size=2000) > 0).astype(float)
+
+    def log_likelihood(z, data):
+        return data[1] * (data[0] @ z) - jnp.logaddexp(data[0] @ z, 0.0)
+
+    return qg.Target(lambda z: -0.5 * z @ z, log_likelihood, (x, y), dim=60)
+
+
+@pytest.fixture(scope="module")
+def slow():
+    """The target, and how long each method takes on it once everything is compiled."""
+    target = slow_target()
+    methods = {
+        "auto": qg.Auto(gain=-1e9, steps=10**7),
+        "saa": qg.Saa(polish_steps=10**7),
+        "sgd": qg.Sgd(steps=10**7),
+    }
+    seconds = {}
+    for name, method in methods.items():
+        qg.fit(target, "full-rank", method=method, seconds=20.0, key=jr.key(0))
+        began = time.perf_counter()
+        qg.fit(target, "full-rank", method=method, seconds=2.0, key=jr.key(0))
+        seconds[name] = time.perf_counter() - began
+    return target, methods, seconds
+
+
+@pytest.mark.parametrize("method", ["auto", "saa", "sgd"])
+def test_ctrl_c_at_any_moment_returns_the_best_answer_so_far(slow, method):
+    target, methods, seconds = slow
+    moments = np.random.default_rng([ord(c) for c in method]).uniform(0.0, 0.8 * seconds[method], 10)
+    for moment in moments:
+        timer = threading.Timer(moment, os.kill, (os.getpid(), signal.SIGINT))
+        timer.start()
+        try:
+            result = qg.fit(target, "full-rank", method=methods[method], seconds=60.0, key=jr.key(0))
+        finally:
+            timer.cancel()
+            timer.join()
+        assert result.status is Status.INTERRUPTED
+        assert "stopped by the user" in result.hint
+        assert np.isfinite(result.elbo)
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_callback_that_interrupts_ends_the_fit():
+    def callback(moment):
+        if moment.step >= 20:
+            raise KeyboardInterrupt
+
+    method = qg.Sgd(steps=100, evaluate_every=10)
+    result = qg.fit(FINE["a unit Gaussian"][0], method=method, callback=callback, key=jr.key(0))
+    assert result.status is Status.INTERRUPTED
+    assert list(result.history["step"]) == [0, 10]

@@ -1,0 +1,152 @@
+"""The recorder: what it keeps, when it ends a fit, and what it makes of a method's claims."""
+
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+from test_clock import Hands
+
+import quietgrad as qg
+from quietgrad.clock import OPTIMISE, Clock
+from quietgrad.judging import Terms, affordable_pairs, paired
+from quietgrad.recorder import Ended, Evaluation, Problem, Recorder
+
+TARGET = qg.Target.from_logdensity(lambda z: -0.5 * jnp.sum(z**2), dim=2)
+START = qg.MeanField(jnp.full(2, 3.0), jnp.zeros(2))
+BETTER = qg.MeanField(jnp.full(2, 1.0), jnp.zeros(2))
+BEST = qg.MeanField(jnp.zeros(2), jnp.zeros(2))
+
+
+def recorder(**settings):
+    return Recorder(Problem(TARGET, START), key=jr.key(0), **settings)
+
+
+def terms(values, mean=0.0, std=1.0):
+    return Terms(np.asarray(values, float), np.full(2, mean), np.full(2, std), 0)
+
+
+def test_a_worse_answer_is_never_kept():
+    book = recorder()
+    for step, q in enumerate([START, BEST, BETTER]):
+        book.look(q, step)
+    assert book.answer.q is BEST
+    assert list(book.history.column("step")) == [0, 1, 2]
+
+
+def test_the_same_draws_judge_everyone_and_differ_from_those_of_the_end():
+    first, second = recorder(), recorder()
+    np.testing.assert_array_equal(first.terms(BEST).values, second.terms(BEST).values)
+    assert not np.array_equal(first.terms(BEST).values, first.final_terms(BEST).values[:64])
+
+
+def test_the_last_answer_is_preferred_only_if_none_is_clearly_better():
+    book = recorder()
+    book.prefer_last()
+    rng = np.random.default_rng(0)
+    noise = rng.normal(size=64)
+    book.tell(START, 0, terms(noise))
+    book.tell(BETTER, 1, terms(noise + 1.0))
+    # Within two standard errors of the one before: 1/8 is the error of a mean of 64.
+    book.tell(BEST, 2, terms(1.0 - 0.1 + rng.normal(size=64)))
+    assert book.answer.q is BEST
+    book.tell(START, 3, terms(noise - 5.0))
+    assert book.answer.q is BETTER
+
+
+def test_paired_differences_have_the_error_of_the_difference():
+    noise = np.random.default_rng(0).normal(size=100)
+    gain, error = paired(terms(100 * noise + 0.5), terms(100 * noise))
+    assert gain == pytest.approx(0.5)
+    assert error < 1e-10
+    assert paired(terms([np.nan, 1.0]), terms([0.0, 0.0]))[0] == -np.inf
+    assert paired(terms([0.0, 1.0]), terms([-np.inf, 0.0]))[0] == np.inf
+
+
+def test_limits_end_a_fit_at_the_next_look():
+    hands = Hands()
+    book = recorder(seconds=10.0, clock=Clock(hands))
+    book.tell(START, 0, terms([0.0, 0.1]))
+    hands.now += 11
+    with pytest.raises(Ended) as ended:
+        book.tell(BEST, 1, terms([1.0, 1.1]))
+    assert ended.value.status is qg.Status.BUDGET
+    assert book.answer.q is BEST
+
+
+def test_a_limit_of_optimisation_does_not_count_the_rest():
+    hands = Hands()
+    book = recorder(optimise_seconds=10.0, clock=Clock(hands))
+    hands.now += 100
+    assert book.left() == 10
+    with book.clock.phase(OPTIMISE):
+        hands.now += 9
+        book.check()
+        hands.now += 1
+    with pytest.raises(Ended):
+        book.check()
+
+
+def test_evaluation_keeps_to_its_share():
+    hands = Hands()
+    book = recorder(evaluation=Evaluation(share=0.2), clock=Clock(hands))
+    judged = book.judge.terms
+
+    def slow(q):
+        hands.now += 10
+        return judged(q)
+
+    book.judge.terms = slow
+    assert book.may_look()
+    book.look(START, 0)
+    assert not book.may_look()
+    with book.clock.phase(OPTIMISE):
+        hands.now += 99
+    assert not book.may_look()
+    with book.clock.phase(OPTIMISE):
+        hands.now += 1
+    assert book.may_look()
+    assert recorder(evaluation=Evaluation(share=None)).may_look()
+
+
+def test_many_rows_or_coordinates_get_fewer_draws_and_it_says_so():
+    assert affordable_pairs(TARGET, 2, 64) == 64
+    assert affordable_pairs(TARGET, 10**6, 64) < 64
+    rows = np.zeros(2**22)
+    wide = qg.Target(lambda z: -z @ z, lambda z, x: x * z[0], rows, dim=2)
+    book = Recorder(Problem(wide, START), key=jr.key(0))
+    assert book.judge.target.rows < wide.rows
+    assert "rows" in book.evaluation_words()
+    assert book._final.target is wide
+
+
+def test_a_method_that_never_improves_cannot_say_converged():
+    book = recorder()
+    book.look(START, 0)
+    status, hint = book.true_ending(qg.Status.CONVERGED, "done", book.final_terms(START))
+    assert status is qg.Status.STALLED
+    assert "start" in hint
+
+
+def test_a_callback_adds_columns_and_may_be_silent():
+    seen = []
+
+    def callback(moment):
+        seen.append((moment.step, moment.estimator_state))
+        return {"first": float(moment.q.loc[0])} if moment.step else None
+
+    book = recorder(callback=callback)
+    book.look(START, 0)
+    book.look(BEST, 4, state="state")
+    assert seen == [(0, None), (4, "state")]
+    first = book.history.arrays()["first"]
+    assert np.isnan(first[0])
+    assert first[1] == 0
+
+
+def test_streams_of_random_numbers_are_told_apart_by_name_and_key():
+    book = recorder()
+    words = {name: tuple(np.asarray(book.words(name))) for name in ("draws", "rows", "judge")}
+    assert len(set(words.values())) == 3
+    assert tuple(np.asarray(recorder().words("draws"))) == words["draws"]
+    other = Recorder(Problem(TARGET, START), key=jr.key(1))
+    assert tuple(np.asarray(other.words("draws"))) != words["draws"]

@@ -78,7 +78,7 @@ def item_response() -> Model:
 
 
 def multilevel_logistic() -> Model:
-    """Answers of 25 groups with random intercepts, non-centred: z = 2 coefficients, log sd, 25 effects."""
+    """25 groups with random intercepts, non-centred: z = 2 coefficients, log sd, 25 effects."""
     rng = np.random.default_rng(405)
     group = np.repeat(np.arange(25), 12)
     x = rng.normal(size=group.size)

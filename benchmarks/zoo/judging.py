@@ -20,7 +20,7 @@ CLASSES = ("right", "says so", "silent")
 def errors(
     reference: dict[str, Any], mean: Float[np.ndarray, " dim"], std: Float[np.ndarray, " dim"]
 ) -> dict[str, float | None]:
-    """The largest error of a mean in posterior sds, and the extreme ratios of sds, if there is a truth."""
+    """The largest error of a mean in posterior sds, and the extreme ratios of sds."""
     if "mean" not in reference:
         return {"mean_error": None, "least_std_ratio": None, "most_std_ratio": None}
     true, scale = np.asarray(reference["mean"]), np.asarray(reference["std"])

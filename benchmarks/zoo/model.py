@@ -1,4 +1,4 @@
-"""A posterior of the zoo: its log density, what is known of its moments, and what a fit may say of it."""
+"""A posterior of the zoo: its log density, what is known of its moments, what a fit may say of it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

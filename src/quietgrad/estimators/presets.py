@@ -163,7 +163,7 @@ def quadcv_literal(*, draws: int = 10, rate: float = 1e-2) -> Controlled:
 
 
 def ensemble(*, draws: int = 10) -> Controlled:
-    """Ensemble: Taylor and learned quadratic, combined by earlier steps (Geffner & Domke 2018)."""
+    """Ensemble: Taylor and learned quadratic with lagged coefficients (Geffner & Domke 2018)."""
     return Controlled(
         Ensemble((TaylorColumn(), QuadraticColumn())),
         criterion="squared-norm",

@@ -21,7 +21,7 @@ class Antithetic(AbstractSampler):
 
     @property
     def independent(self) -> bool:
-        """A draw knows its mirror image."""
+        """Never: half of the draws are mirror images of the others."""
         return False
 
     def refuses(self, draws: int, base: AbstractBase, dim: int) -> str | None:

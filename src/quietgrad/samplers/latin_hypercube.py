@@ -21,7 +21,7 @@ class LatinHypercube(AbstractSampler):
 
     @property
     def independent(self) -> bool:
-        """Strata are shared out."""
+        """Never: no two draws are in the same stratum."""
         return False
 
     def variance_bound(self, draws: int) -> float:

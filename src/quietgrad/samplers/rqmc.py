@@ -26,7 +26,7 @@ class Rqmc(AbstractSampler):
 
     @property
     def independent(self) -> bool:
-        """Points keep out of each other's way."""
+        """Never: the points of a step are placed together."""
         return False
 
     def refuses(self, draws: int, base: AbstractBase, dim: int) -> str | None:

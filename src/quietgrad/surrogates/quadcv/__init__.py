@@ -6,7 +6,7 @@
 | `coefficient` | beta, how much of f~ is subtracted, and the inner products it needs |
 | `closed_form` | one step for families with known moments, however the quadratic is learned |
 | `products` | those inner products for such families, without gradients of any draw |
-| `quadratic` | `Quadratic`: learned by Adam, as in the earlier code |
+| `quadratic` | `Quadratic`: learned by Adam, as in Geffner & Domke's code |
 | `streamed` | `StreamedQuadratic`: learned from running averages, in fewer steps |
 | `flow` | `QuadraticFlow`: any family, with means from further draws |
 | `quadcv` | `QuadCV`: the form that suits the family |

@@ -85,7 +85,7 @@ class Symmetric(Curvature):
 
 
 class Unsymmetrised(Curvature):
-    """The fit sees diag(D) + U V', as in the earlier code: valid, but a worse fit."""
+    """The fit sees diag(D) + U V', as in Geffner & Domke's code: valid, but a worse fit."""
 
     def fitted(self, v: Coefficients, offset: Float[Array, "draws dim"]) -> Float[Array, "draws dim"]:
         """b + exp(s) (D * offset + U V' offset)."""
@@ -94,7 +94,7 @@ class Unsymmetrised(Curvature):
 
 
 def start(dim: int, rank: int, dtype: Any, seed: int) -> Coefficients:
-    """b = 0, s = 1 and small random D, U, V, as in the earlier code."""
+    """b = 0, s = 1 and small random D, U, V, as in Geffner & Domke's code."""
     diagonal, left, right = jr.split(jr.key(seed), 3)
     return Coefficients(
         linear=jnp.zeros(dim, dtype),

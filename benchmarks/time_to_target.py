@@ -1,126 +1,77 @@
-"""Seconds of optimisation to within 1 nat of the best ELBO that anyone finds, from the paper's starts.
+"""Seconds to within 1 nat of the best ELBO: runs specs/time_to_target.toml and prints its table.
 
-Run from the repository: python benchmarks/time_to_target.py [--tasks ...] [--families ...]
-Finished runs are kept in results/time_to_target.json; running again does what is missing (--fresh
-forgets them). Runs of one start are interleaved: every candidate takes its turn before the next start.
-Compilation and evaluation are off the clock, and every candidate is judged by the same fresh draws.
+Run from the repository: python benchmarks/time_to_target.py [--only task=frisk ...] [--table]
+It is `quietgrad study benchmarks/specs/time_to_target.toml` with another table at the end. Finished
+cells stay in results/time_to_target/, each with its own environment and commit, and a second call does
+what is missing; `--table` prints what is there. results/time_to_target.json holds what the script that
+this one replaces measured with version 0.1.0; there, one commit stands for all rows.
 """
 
 import argparse
-import json
-from typing import Any
+import math
+from pathlib import Path
 
-import jax.random as jr
-from candidates import CANDIDATES, END_EARLY, FULL_BATCH_ONLY, RICHER, Start
-from judging import FINAL_DRAWS, highest, judge_of, records, summary
 from rich.console import Console
 from rich.table import Table
-from timing import RESULTS, save
 
-import quietgrad as qg
+from quietgrad.study.read_spec import load
+from quietgrad.study.records import Record
+from quietgrad.study.runner import run_study
+from quietgrad.study.summary import Arrival, summarise, time_to_target
+from quietgrad.study.timing import read_records
 
-# Seconds of optimisation that nobody may exceed.
-BUDGET = {
-    "frisk": 4.0,
-    "a1a": 8.0,
-    "redwine": 15.0,
-    "redwine-mini": 15.0,
-    "counts": 4.0,
-    "breast-cancer": 4.0,
-    "diabetes": 10.0,
-    "diabetes-mini": 10.0,
-}
-FAMILIES = {
-    "mean-field": qg.MeanField,
-    "low-rank": qg.LowRank,
-    "full-rank": qg.FullRank,
-    "real-nvp-affine": qg.AffineRealNVP,
-    "real-nvp": qg.RealNVP,
-}
+HERE = Path(__file__).parent
+SPEC, RESULTS = HERE / "specs" / "time_to_target.toml", HERE / "results" / "time_to_target"
+PLAIN = "nocv"
 
 
-def run_one(task: qg.tasks.Task, family: str, name: str, rep: int, best: float | None) -> dict[str, Any]:
-    """One candidate from one start."""
-    q = FAMILIES[family].init(task.dim, key=jr.fold_in(jr.key(100), rep))
-    seconds = BUDGET[task.name]
-    stop = qg.Reached(best, column="judged") if best is not None and name in END_EARLY else None
-    key = jr.fold_in(jr.key(200), rep)
-    start = Start(task, family, q, seconds, stop, judge_of(task, q, jr.key(300)), key)
-    result = CANDIDATES[name](start)
-    # Posteriors of networks have many equal modes, in which the judge's draws err differently. What they
-    # err by at the end of a run, they err by all along its last nats.
-    final = judge_of(task, q, jr.key(400), FINAL_DRAWS)(result.q, None, 0)["judged"]
-    error = start.judge(result.q, None, 0)["judged"] - final
-    return {
-        "task": task.name,
-        "family": family,
-        "candidate": name,
-        "rep": rep,
-        "budget": seconds,
-        "elbo": final,
-        "status": str(result.status),
-        "compile_seconds": result.compile_seconds,
-        **records(result.history, error),
-    }
-
-
-def show(console: Console, rows: list[dict[str, Any]]) -> None:
-    """A table for each task and family."""
-    table = Table(title="seconds to within 1 nat of the best (median and range over starts)")
-    for column in ("task", "family", "candidate", "arrived", "seconds", "x NoCV", "final ELBO"):
-        table.add_column(column)
-    last = None
-    for row in summary(rows):
-        place = (row["task"], row["family"])
+def table(records: list[Record]) -> Table:
+    """Median and range over starts, and how many times sooner than the best of plain gradients."""
+    made = Table(title="seconds to within 1 nat of the best (median and range over starts)")
+    for column in ("task", "family", "row", "L", "arrived", "seconds", "x sooner than NoCV", "ELBO"):
+        made.add_column(column)
+    arrivals, rows, last = time_to_target(records), summarise(records), None
+    for row in rows:
+        place = (row.task, row.family)
         if place != last:
-            table.add_section()
+            made.add_section()
         last = place
-        low, high = row["range"]
-        table.add_row(
+        plain = [r.seconds_to_target for r in rows if (r.task, r.family, r.label) == (*place, PLAIN)]
+        best = min((time for time in plain if time is not None), default=math.nan)
+        mine = row.seconds_to_target
+        own = [one for one in arrivals if _is(one, row.task, row.family, row.label, row.draws)]
+        made.add_row(
             *place,
-            row["candidate"],
-            row["arrived"],
-            f"{row['seconds']:.3f} ({low:.3f} to {high:.3f})",
-            f"{row['sooner']:.2f}",
-            f"{row['elbo']:.2f}",
+            row.label,
+            "" if row.draws is None else str(row.draws),
+            f"{row.arrived}/{row.reps}",
+            row.shortfall if mine is None else f"{mine:.3g} ({_range(own)})",
+            "" if mine is None or math.isnan(best) else f"{best / mine:.2g}",
+            f"{row.elbo:.2f}",
         )
-    console.print(table)
+    return made
+
+
+def _is(arrival: Arrival, task: str, family: str, label: str, draws: int | None) -> bool:
+    cell = arrival.record.cell
+    return (cell.task, cell.family, cell.label, cell.draws) == (task, family, label, draws)
+
+
+def _range(arrivals: list[Arrival]) -> str:
+    times = [math.inf if one.seconds is None else one.seconds for one in arrivals]
+    return f"{min(times):.3g} to {max(times):.3g}"
 
 
 def main() -> None:
-    """Run what is missing, print the table, write JSON after every run."""
+    """Run what is missing, then print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--tasks", nargs="+", default=["frisk", "a1a", "redwine", "redwine-mini"])
-    parser.add_argument("--families", nargs="+", default=list(FAMILIES), choices=list(FAMILIES))
-    parser.add_argument("--candidates", nargs="+", default=list(CANDIDATES), choices=list(CANDIDATES))
-    parser.add_argument("--starts", type=int, default=5)
-    parser.add_argument("--fresh", action="store_true")
-    parser.add_argument("--name", default="time_to_target", help="of the results file")
+    parser.add_argument("--only", nargs="+", default=[], help="key=value, as quietgrad study has it")
+    parser.add_argument("--table", action="store_true", help="run nothing")
     arguments = parser.parse_args()
-    console, file = Console(width=140), RESULTS / f"{arguments.name}.json"
-    rows = json.loads(file.read_text())["rows"] if file.exists() and not arguments.fresh else []
-    done = {(r["task"], r["family"], r["candidate"], r["rep"]) for r in rows}
-    for task_name in arguments.tasks:
-        task = qg.tasks.load(task_name)
-        for family in arguments.families:
-            for rep in range(arguments.starts):
-                for name in arguments.candidates:
-                    unfit = (name in FULL_BATCH_ONLY and task.batch_size is not None) or (
-                        family != "mean-field" and name not in RICHER
-                    )
-                    if unfit or (task_name, family, name, rep) in done:
-                        continue
-                    own = [r for r in rows if (r["task"], r["family"]) == (task_name, family)]
-                    row = run_one(task, family, name, rep, highest(own) if own else None)
-                    rows.append(row)
-                    save(arguments.name, rows)
-                    console.print(
-                        f"{task_name} {family} {rep} {name}: {row['elbo']:.2f} in "
-                        f"{row['seconds'][-1]:.2f} s, {row['status']} "
-                        f"(compiled in {row['compile_seconds']:.1f} s)"
-                    )
-    show(console, rows)
-    console.print(f"runs in {file.name}")
+    if not arguments.table:
+        command = "python benchmarks/time_to_target.py"
+        print(run_study(load(str(SPEC)), RESULTS, only=arguments.only, command=command))
+    Console(width=140).print(table(read_records(RESULTS)))
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from quietgrad import report, tasks
 from quietgrad.families import REGISTRY as FAMILIES
 from quietgrad.report import names
 from quietgrad.report.figures import FIGURES
-from quietgrad.report.study import Study
+from quietgrad.report.stored_study import StoredStudy
 
 EVIL = "<script>alert('task')</script>"
 
@@ -125,7 +125,7 @@ def test_figures_without_rows_are_listed_with_a_reason(small, outline):
 
 
 def test_every_figure_of_the_paper_is_planned_for_a_whole_study():
-    plans = [plan for figure in FIGURES for plan in figure(Study(Path(), fabricated.study(), {}))]
+    plans = [plan for figure in FIGURES for plan in figure(StoredStudy(Path(), fabricated.study(), {}))]
     grids = {
         f"{kind}-{family}-{statistic}"
         for kind in ("elbo-time", "elbo-iteration", "variance-ratio")
@@ -139,7 +139,7 @@ def test_every_figure_of_the_paper_is_planned_for_a_whole_study():
 
 def test_names_do_not_reach_into_other_directories():
     records = fabricated.study(tasks=["frisk"], families=["../../up"], reps=1, ablations=False)
-    plans = [plan for figure in FIGURES for plan in figure(Study(Path(), records, {}))]
+    plans = [plan for figure in FIGURES for plan in figure(StoredStudy(Path(), records, {}))]
     assert "elbo-time-up-median" in {plan.file for plan in plans}
     assert not any("/" in plan.file for plan in plans)
 

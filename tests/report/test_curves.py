@@ -8,7 +8,7 @@ import pytest
 
 from quietgrad.report.curves import Curve, curve, decay, late_limits
 from quietgrad.report.names import STYLES, styles
-from quietgrad.report.words import duration, listed, nats, number
+from quietgrad.report.numbers import duration, listed, nats, number
 
 
 def runs(**columns):

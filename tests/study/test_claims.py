@@ -1,6 +1,7 @@
 """Every claim reaches all three verdicts, each for the right reason."""
 
 import dataclasses
+import re
 import subprocess
 import sys
 
@@ -9,6 +10,8 @@ import pytest
 
 from quietgrad.study.claims import CLAIMS, Evidence, Verdict, judge
 from quietgrad.study.claims.interval import geometric, mean
+from quietgrad.study.clock import with_timing
+from quietgrad.study.jobs import configuration
 
 
 def claim(records, number):
@@ -145,7 +148,30 @@ def test_no_verdict_on_the_final_elbo_from_runs_that_have_not_arrived():
     records = fabricated.study(steps=500)
     for number in (1, 2, 3, 4, 11):
         assert claim(records, number).verdict is Verdict.CANNOT_TELL
-    assert "had not arrived" in claim(records, 3).why
+    assert "no repetition had reached a plateau" in claim(records, 3).why
+
+
+def test_a_start_that_is_still_on_its_way_does_not_move_claims_about_the_end():
+    # As on frisk: one of three starts needs five times as long, and ends hundreds of nats below.
+    def slow(cell, its):
+        its.pace *= 5 if cell.rep == 0 and cell.task == "frisk" else 1
+
+    judged = claim(fabricated.study(reps=3, bend=slow), 3)
+    assert judged.verdict is Verdict.HOLDS
+    assert re.search(r"frisk: \+0\.(69|70|71) nats", judged.value)
+    assert "in the 2 of 3 repetitions that reached a plateau" in judged.why
+    # Claims about speed take the slow one, too, wherever anybody arrives: at L = 50.
+    assert "of 69 races" in claim(fabricated.study(reps=3, bend=slow), 1).why
+
+
+def test_what_these_records_cannot_judge_is_marked():
+    within = {one.number: one.within_reach for one in judge(fabricated.study())}
+    assert all(within.values())
+    small = judge(fabricated.study(tasks=["frisk"], families=["mean-field"]))
+    assert not next(one for one in small if one.number == 11).within_reach
+    # A single repetition has numbers but no interval: more of the same would do.
+    single = judge(fabricated.study(reps=1))
+    assert next(one for one in single if one.number == 2).within_reach
 
 
 def test_stand_ins_are_used_and_named():
@@ -180,6 +206,26 @@ def test_times_of_cells_that_ran_side_by_side_do_not_count():
     for number in (1, 2, 3):
         assert claim(records, number).verdict is Verdict.HOLDS
         assert claim(beside, number).verdict is Verdict.CANNOT_TELL
+
+
+def test_a_timing_pass_gives_untimed_cells_their_clock():
+    records = fabricated.study(tasks=["frisk", "redwine"], families=["mean-field"])
+    beside = [dataclasses.replace(one, outcome={**one.outcome, "timed": False}) for one in records]
+    times = {}
+    for one in records:
+        # Three rounds, the machine a third slower in the last one.
+        step = fabricated.traits(one.cell).step_seconds
+        times[configuration(one.cell)] = tuple(step * slow for slow in (1.0, 1.01, 1.3))
+    timed = with_timing(beside, times)
+    for number in (1, 2, 3):
+        judged = claim(timed, number)
+        assert judged.verdict is Verdict.HOLDS
+        assert "seconds of a step, measured apart in 3 interleaved rounds" in judged.why
+    cost = next(part for part in claim(timed, 3).parts if "times the time" in part.value)
+    assert (cost.reps, cost.over) == (3, "rounds of the timing pass")
+    # Both were slower in the same round, which their ratio does not see.
+    assert cost.uncertainty == "1.70 to 1.70"
+    assert "over 4 repetitions and 3 rounds" in claim(timed, 3).uncertainty
 
 
 def test_interval_is_students():

@@ -1,6 +1,9 @@
 """`quietgrad study`: exit codes, tables, status, and a user's own spec from start to end."""
 
 import json
+import os
+import subprocess
+import sys
 
 import pytest
 import toys
@@ -9,6 +12,8 @@ from quietgrad.cli import app
 from quietgrad.commands import study
 from quietgrad.study import runner
 from quietgrad.study.store import Store
+
+ENV = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
 
 
 def call(*arguments):
@@ -85,6 +90,33 @@ def test_misuse_says_what_to_do(tmp_path):
         call("study", "status", tmp_path)
     with pytest.raises(ValueError, match="unknown engine"):
         call("study", "smoke", "--engine", "ray", "--out", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("package", "command"),
+    [
+        ("pyarrow", ["study", "smoke"]),
+        ("pyarrow", ["study", "status", "."]),
+        ("plotly", ["report", "."]),
+        ("distributed", ["study", "smoke", "--engine", "dask"]),
+    ],
+)
+def test_a_missing_package_says_what_to_install(package, command, tmp_path):
+    code = f"import sys; sys.modules[{package!r}] = None; from quietgrad.cli import main; main()"
+    call = [sys.executable, "-c", code, *command]
+    told = subprocess.run(call, capture_output=True, text=True, check=False, cwd=tmp_path, env=ENV)
+    assert told.returncode == 2
+    assert f"needs {package}: pip install 'quietgrad[study]' brings it" in told.stderr
+    assert "Traceback" not in told.stderr
+
+
+@pytest.mark.parametrize("command", [["study", "--help"], ["report", "--help"], ["study", "list"]])
+def test_help_does_not_wait_for_jax(command):
+    code = (
+        "import sys\nfrom quietgrad.cli import app\n"
+        f"app({command!r}, result_action='return_value')\nsys.exit('jax' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode == 0
 
 
 def test_numbers_that_are_not_there_are_dashes():

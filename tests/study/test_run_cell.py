@@ -3,7 +3,6 @@
 import dataclasses
 import math
 import types
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -11,17 +10,18 @@ import numpy as np
 import pytest
 import toys
 
-from quietgrad.study import rehearsal
-from quietgrad.study import run_cell as module
-from quietgrad.study.cells import plan
+from quietgrad.study import evaluator
+from quietgrad.study import precompile as compiling
+from quietgrad.study import run_cell as running
 from quietgrad.study.noise import _deviations, _paired_ratio
+from quietgrad.study.plan import plan
 from quietgrad.study.records import read_record, write_record
 from quietgrad.study.run_cell import compile_seconds, run_cell
-from quietgrad.study.sources import sources
-from quietgrad.study.spec import parse
+from quietgrad.study.user_module import load_registry
 
-# `fit` looks once at what shape the log density has; compiling it would look more often.
-CHECKS = 1
+# A run makes the estimator's state twice, for its steps and for the first look at their noise, which
+# looks at the shape of the log density each time; compiling would look more often.
+CHECKS = 2
 
 
 def change(job, **cell):
@@ -89,7 +89,7 @@ def test_light_evaluation_finds_the_same_ratio(tmp_path):
 def test_a_run_is_repeatable_and_repetitions_share_compiled_code(tmp_path):
     first, second, *_ = toys.jobs(tmp_path, variance_every=20, variance_repeats=20)
     record = run_cell(first)
-    traces = sources(tmp_path / "my_models.py").own_tasks["gauss"].__globals__["TRACES"]
+    traces = load_registry(tmp_path / "my_models.py").own_tasks["gauss"].__globals__["TRACES"]
     before = traces[0]
     assert before > 0
     other, again = run_cell(second), run_cell(first)
@@ -100,27 +100,27 @@ def test_a_run_is_repeatable_and_repetitions_share_compiled_code(tmp_path):
         np.testing.assert_array_equal(again.column(name), record.column(name))
 
 
-def test_rehearsal_compiles_everything_and_changes_nothing(tmp_path):
+def test_precompiling_compiles_everything_and_changes_nothing(tmp_path):
     jobs = toys.jobs(tmp_path, variance_every=20, variance_repeats=20, light_evaluation=True)
-    rehearsal.rehearse(jobs)
+    compiling.precompile(jobs)
     assert {job.programs for job in jobs} <= set(compile_seconds)
-    traces = sources(tmp_path / "my_models.py").own_tasks["gauss"].__globals__["TRACES"]
+    traces = load_registry(tmp_path / "my_models.py").own_tasks["gauss"].__globals__["TRACES"]
     before = traces[0]
-    rehearsed = [run_cell(job) for job in jobs]
+    precompiled = [run_cell(job) for job in jobs]
     assert traces[0] == before + len(jobs) * CHECKS
-    assert all(record.outcome["compile_seconds"] > 0.01 for record in rehearsed)
+    assert all(record.outcome["compile_seconds"] > 0.01 for record in precompiled)
     compile_seconds.clear()
     jax.clear_caches()
     cold = run_cell(jobs[3])
-    np.testing.assert_array_equal(cold.column("elbo"), rehearsed[3].column("elbo"))
+    np.testing.assert_array_equal(cold.column("elbo"), precompiled[3].column("elbo"))
 
 
 def test_full_memory_is_given_back(tmp_path, monkeypatch):
     jobs = toys.jobs(tmp_path)
     run_cell(jobs[0])
     assert compile_seconds
-    monkeypatch.setattr(rehearsal, "MEMORY_BYTES", 0)
-    rehearsal.rehearse([])
+    monkeypatch.setattr(compiling, "MEMORY_BYTES", 0)
+    compiling.precompile([])
     assert not compile_seconds
 
 
@@ -144,14 +144,69 @@ def test_what_an_estimator_does_not_support_is_skipped_with_its_reason(job):
 def test_time_runs_out_at_an_evaluation_and_what_was_reached_is_kept(job, monkeypatch):
     clock = iter(range(1000))
     fake = types.SimpleNamespace(monotonic=lambda: float(next(clock)))
-    monkeypatch.setattr(module, "time", fake)
+    for module in (evaluator, running):
+        monkeypatch.setattr(module, "time", fake)
     record = run_cell(dataclasses.replace(job, timeout=2.5))
     assert record.status == "timeout"
     assert record.reason == "stopped after 2.5 s at step 20 of 20"
     assert list(record.column("step")) == [0, 10]
     assert math.isfinite(record.outcome["elbo"])
     late = run_cell(dataclasses.replace(job, timeout=0.5))
-    assert (late.status, late.reason) == ("timeout", "not started after 0.5 s")
+    assert (late.status, late.reason) == ("timeout", "stopped after 0.5 s at step 0 of 20")
+    assert len(late.column("step")) == 0
+
+
+def row(folder, method, **settings):
+    """The job of a method's row, first repetition."""
+    text = toys.SPEC.replace('["nocv", "stl"]', "[]")
+    spec = toys.spec(folder, text + f'methods = ["{method}"]\n')
+    (job, *_) = plan(dataclasses.replace(spec, untimed=True))
+    return change(job, settings=settings)
+
+
+@pytest.mark.parametrize("method", ["auto", "saa"])
+def test_a_method_is_a_row_judged_as_the_others_are(tmp_path, method):
+    settings = {"polish_steps": 30} if method == "saa" else {"steps": 400, "by_clock": False}
+    job = row(tmp_path, method, **settings)
+    assert (job.cell.method, job.cell.estimator, job.cell.draws) == (method, None, None)
+    assert job.timed  # in an untimed study, too: what its steps cost varies
+    record = run_cell(job)
+    assert (record.status, record.reason) == ("done", "")
+    assert record.cell.name == f"main/gauss/mean-field/{method}/rep0"
+    # A Gaussian is fitted exactly: log Z = log(2 pi) for two dimensions.
+    errors = 5 * record.outcome["elbo_error"] + 0.1
+    assert abs(record.outcome["elbo"] - math.log(2 * math.pi)) < errors
+    assert record.outcome["judge"].startswith("20 draws in antithetic pairs")
+    # Where its judge erred, the answer's many draws set it right.
+    assert np.max(record.elbo) == pytest.approx(record.outcome["elbo"])
+    assert record.elbo[-1] != record.column("elbo")[-1]
+    assert np.all(np.diff(record.column("seconds")) > 0)
+    assert len(record.column("variance_ratio")) == len(record.column("elbo"))
+    write_record(tmp_path / "cell.parquet", record)
+    assert read_record(tmp_path / "cell.parquet").cell == record.cell
+
+
+def test_the_draws_that_judge_a_method_are_those_of_every_row(tmp_path):
+    (plain, *_) = toys.jobs(tmp_path)
+    mine = run_cell(row(tmp_path, "saa", polish_steps=0, most_iterations=10))
+    theirs = run_cell(plain)
+    # At step 0 all are at the same q.
+    assert mine.column("step")[0] == theirs.column("step")[0] == 0
+    assert mine.column("elbo")[0] == theirs.column("elbo")[0]
+
+
+def test_sgd_as_a_method_takes_its_settings(tmp_path):
+    estimator = {"name": "quiet", "draws": 4}
+    blank = row(tmp_path, "saa")
+    cell = {"method": "sgd", "steps": 20, "learning_rate": 0.1}
+    done = [
+        run_cell(change(blank, **cell, settings={"estimator": estimator, "schedule": schedule}))
+        for schedule in ("constant", "cosine")
+    ]
+    assert [one.status for one in done] == ["done", "done"]
+    first, second = (one.column("elbo") for one in done)
+    assert first[0] == second[0]
+    assert first[-1] != second[-1]
 
 
 def test_parameters_that_turn_non_finite_are_data(job):
@@ -161,29 +216,22 @@ def test_parameters_that_turn_non_finite_are_data(job):
 
 
 def test_ctrl_c_gets_out(job, monkeypatch):
-    def interrupt(*_, **__):
-        raise KeyboardInterrupt
+    def interrupt(self, q, state, step):
+        if step == 20:
+            raise KeyboardInterrupt
+        return {}
 
-    monkeypatch.setattr(module, "lppd", interrupt)
-    monkeypatch.setattr(module.Noise, "columns", lambda *_, **__: {})
-    with_test = dataclasses.replace(job, evaluation=dataclasses.replace(job.evaluation, lppd_every=10))
-    monkeypatch.setattr(module.Monitor, "_due", lambda self, every, step: step == 20)
-    parts = module.make(with_test)
-    monkeypatch.setattr(
-        module,
-        "make",
-        lambda job: dataclasses.replace(
-            parts, task=dataclasses.replace(parts.task, test=parts.task.train)
-        ),
-    )
+    monkeypatch.setattr(evaluator.Evaluator, "__call__", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        run_cell(with_test)
+        run_cell(job)
 
 
-def test_light_evaluation_with_minibatches_and_without_any_noise():
-    jobs = plan(parse(BATCHES, "batches", Path()))
-    nocv, quadcv = map(run_cell, jobs)
+def test_light_evaluation_with_minibatches_and_without_any_noise(tmp_path):
+    how = {"tasks": ("rows",), "reps": 1, "variance_every": 20, "variance_repeats": 20}
+    nocv, quadcv = map(run_cell, toys.jobs(tmp_path, BATCHES, **how, light_evaluation=True))
     assert (nocv.status, quadcv.status) == ("done", "done")
+    assert nocv.cell.batch_size == 4
+    # Before it has learned anything, QuadCV subtracts next to nothing.
     assert quadcv.column("variance_ratio")[0] == pytest.approx(1)
     assert quadcv.column("variance")[0] == pytest.approx(nocv.column("variance")[0])
     still = _deviations(jnp.ones((20, 3)))
@@ -191,15 +239,4 @@ def test_light_evaluation_with_minibatches_and_without_any_noise():
     assert _paired_ratio(still, still + 1) == (0, 0)
 
 
-BATCHES = """
-[[grid]]
-tasks = ["diabetes-mini"]
-families = ["mean-field"]
-estimators = ["nocv", "quadcv"]
-draws = [2]
-steps = 1
-elbo_draws = 2
-variance_every = 50
-variance_repeats = 20
-light_evaluation = true
-"""
+BATCHES = toys.SPEC.replace('"stl"', '"quadcv"')

@@ -6,9 +6,9 @@ import jax.numpy as jnp
 import pytest
 import toys
 
-from quietgrad.study import spec as specs
-from quietgrad.study.cells import plan
-from quietgrad.study.sources import Sources
+from quietgrad.study import read_spec as specs
+from quietgrad.study.plan import plan
+from quietgrad.study.user_module import Registry
 from quietgrad.targets import Target
 from quietgrad.tasks import LEARNING_RATE, REGISTRY, Task
 
@@ -28,7 +28,10 @@ def parse(text, folder=None):
         ("[defaults]\nrep = 3\n" + GRID, "'rep'.*reps"),
         ("[study]\ntitle = 'x'", "at least one"),
         ("grid = 3", "at least one"),
-        ("[[grid]]\ntasks = ['counts']\nfamilies = ['mean-field']", "no estimators"),
+        ("[[grid]]\ntasks = ['counts']\nfamilies = ['mean-field']", "no estimators and no methods"),
+        (GRID.replace('["nocv"]', "[]"), "no estimators and no methods"),
+        (GRID + "methods = 'auto'", "methods must be a list"),
+        (GRID + "methods = [{name = 'auto', setting = {}}]", "'setting'.*settings"),
         (GRID + "steps = 0", "steps must be a whole number of at least 1"),
         (GRID + "steps = 1.5", "steps must be a whole number"),
         (GRID + "draws = 10", "draws must be a list"),
@@ -41,7 +44,7 @@ def parse(text, folder=None):
         ("[study\n", "not valid TOML"),
         (GRID.replace('["nocv"]', "[{name = 'nocv', setting = {}}]"), "'setting'.*settings"),
         (GRID.replace('["nocv"]', "[{name = 'nocv', settings = {draws = 3}}]"), "in the grid"),
-        (GRID.replace('["nocv"]', "[{label = 'x'}]"), "name of an estimator"),
+        (GRID.replace('["nocv"]', "[{label = 'x'}]"), "name in estimators must"),
     ],
 )
 def test_what_is_not_understood_is_an_error(text, message, tmp_path):
@@ -57,6 +60,15 @@ def test_what_is_not_understood_is_an_error(text, message, tmp_path):
         ("mean-field", "meanfield", "unknown family 'meanfield'"),
         ('"nocv"', "{name = 'zvcv-gd', settings = {ordr = 2}}", "'ordr'.*order"),
         ('"nocv"', "{name = 'zvcv-gd', settings = {order = 7}}", "7"),
+        ('["nocv"]', "[]\nmethods = ['atuo']", "unknown method 'atuo'.*Did you mean 'auto'"),
+        ('["nocv"]', "[]\nmethods = [{name = 'auto', settings = {gian = 1}}]", "'gian'.*gain"),
+        ('["nocv"]', "[]\nmethods = ['sgd']", "needs an estimator"),
+        ('["nocv"]', "[]\nmethods = [{name = 'sgd', settings = {estimator = 'quit'}}]", "'quiet'"),
+        (
+            '["nocv"]',
+            "[]\nmethods = [{name = 'sgd', settings = {estimator = 'quiet', schedule = 'cosin'}}]",
+            "unknown schedule 'cosin'",
+        ),
     ],
 )
 def test_unknown_names_are_found_before_anything_runs(old, new, message, tmp_path):
@@ -122,7 +134,7 @@ def without_data(self, name):
 
 
 def test_paper_is_the_whole_grid(monkeypatch):
-    monkeypatch.setattr(Sources, "task", without_data)
+    monkeypatch.setattr(Registry, "task", without_data)
     jobs = plan(specs.load("paper"))
     main = [job for job in jobs if job.cell.group == "main"]
     assert len(main) == 4 * 3 * 3 * 2 * 5
@@ -134,7 +146,7 @@ def test_paper_is_the_whole_grid(monkeypatch):
         if job.cell.estimator == "quadcv":
             assert math.isclose(job.cell.settings.get("rate", 0.01), rate)
         assert job.cell.batch_size == (32 if job.cell.task == "redwine-mini" else None)
-        how = job.evaluation
+        how = job.schedule
         assert (how.evaluate_every, how.elbo_draws) == (50, 500)
         assert (how.variance_every, how.variance_repeats) == (50, 100)
         assert (how.lppd_every, how.lppd_draws) == (50 if job.cell.task == "redwine" else 0, 1000)

@@ -4,16 +4,19 @@ import dataclasses
 import json
 import os
 import time
+from pathlib import Path
 
 import pytest
 import toys
 
-from quietgrad.study.jobs import Job
-from quietgrad.study.store import Store
+from quietgrad.study.jobs import CellJob
+from quietgrad.study.store import Store, studies
+
+FORMAT_1 = Path(__file__).parent / "format_1"
 
 
 @pytest.fixture
-def jobs(tmp_path) -> list[Job]:
+def jobs(tmp_path) -> list[CellJob]:
     return toys.jobs(tmp_path)
 
 
@@ -83,9 +86,38 @@ def test_the_manifest_grows_by_what_is_run_and_keeps_its_date(tmp_path, jobs):
     store.write(toys.fake(jobs[0]))
     store.write(toys.fake(jobs[1], "failed"))
     store.write(toys.fake(jobs[2], quietgrad="0.0.0"))
-    counts = store.count(toys.environment())
-    assert counts == {"done": 1, "failed": 1, "out of date": 1, "missing": 1}
-    assert counts == store.count({"quietgrad": toys.environment()["quietgrad"]})
+    counts = {"done": 1, "failed": 1, "out of date": 1, "missing": 1}
+    for known in (toys.environment(), {"quietgrad": toys.environment()["quietgrad"]}):
+        store.write_manifest(jobs, **{**about, "environment": known})
+        assert store.count() == counts
+
+
+def test_a_directory_may_hold_several_studies(tmp_path, jobs):
+    store = Store(tmp_path / "out").create()
+    ours = {"spec": {"name": "ours", "title": "later"}, "environment": {"commit": "new"}, "command": "d"}
+    first = {"spec": {"name": "own", "title": "t"}, "environment": {"commit": "old"}, "command": "c"}
+    store.write_manifest(jobs[:1], **first)
+    store.write_manifest(jobs[1:], **ours)
+    # The first one gives the directory its name; running it again does not make a third.
+    store.write_manifest(jobs[:1], **first)
+    about = store.manifest()
+    assert (about["name"], about["spec"]["title"]) == ("own", "t")
+    assert [(each["name"], each["command"]) for each in studies(about)] == [("own", "c"), ("ours", "d")]
+    # Each cell is up to date by the environment of its own study.
+    for job, commit in zip(jobs, ["old", "new", "old", "new"], strict=True):
+        store.write(toys.fake(job, commit=commit))
+    assert store.count() == {"done": 3, "out of date": 1}
+
+
+def test_a_cell_of_format_1_is_a_row_of_sgd():
+    # Written by quietgrad before there were rows of methods.
+    (record,) = Store(FORMAT_1).read_all()
+    cell = record.cell
+    assert (cell.method, cell.estimator, cell.draws, cell.label) == ("sgd", "nocv", 10, "nocv")
+    assert cell.name == "main/frisk/mean-field/nocv/L10/rep4"
+    assert len(record.column("elbo")) == 121
+    assert "fresh at every evaluation" in record.outcome["judge"]
+    assert record.environment["commit"]
 
 
 def test_other_directories_and_formats_are_refused(tmp_path):

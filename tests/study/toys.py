@@ -7,12 +7,13 @@ from pathlib import Path
 import numpy as np
 from rich.console import Console
 
-from quietgrad.study.cells import plan
-from quietgrad.study.jobs import Job
+from quietgrad.environment import current_environment
+from quietgrad.study.jobs import CellJob
+from quietgrad.study.plan import plan
+from quietgrad.study.read_spec import parse
 from quietgrad.study.records import Record
-from quietgrad.study.run_cell import here
 from quietgrad.study.runner import Outcome, run_study
-from quietgrad.study.spec import Spec, parse
+from quietgrad.study.spec import Spec
 from quietgrad.study.store import Store
 
 MODELS = """
@@ -23,6 +24,7 @@ import time
 import jax.numpy as jnp
 from quietgrad.estimators import AbstractEstimator, Pathwise
 from quietgrad.targets import Target
+from quietgrad.tasks import Task
 
 TRACES = [0]
 
@@ -36,6 +38,13 @@ def explosive(z):
     return jnp.exp(jnp.sum(z**2) * 50.0)
 
 
+def rows():
+    x = jnp.linspace(-1.0, 1.0, 12)
+    target = Target(lambda z: -jnp.sum(z**2), lambda z, x: -((x - z[0]) ** 2) * z[1], x, dim=2)
+    about = {"title": "rows", "test": None, "batch_size": 4, "simulated": True, "real_nvp_rate": 0.01}
+    return Task("rows", train=target, dim=2, **about)
+
+
 class Odd(AbstractEstimator):
     inner: Pathwise
     deed: object
@@ -44,7 +53,7 @@ class Odd(AbstractEstimator):
     def biased(self):
         return False
 
-    def supports(self, target, q):
+    def refuses(self, target, q):
         return "it is odd, and so it goes" if self.deed is None else None
 
     def _init(self, target, q):
@@ -74,6 +83,7 @@ def hang():
 TASKS = {
     "gauss": lambda: Target.from_logdensity(log_density, dim=2),
     "explosive": lambda: Target.from_logdensity(explosive, dim=2),
+    "rows": rows,
 }
 ESTIMATORS = {"fails": odd(fail), "crashes": odd(crash), "hangs": odd(hang), "odd": odd(None)}
 """
@@ -105,7 +115,7 @@ def spec(folder: Path, text: str = SPEC, **changes: object) -> Spec:
     )
 
 
-def jobs(folder: Path, text: str = SPEC, **changes: object) -> list[Job]:
+def jobs(folder: Path, text: str = SPEC, **changes: object) -> list[CellJob]:
     return plan(spec(folder, text, **changes))
 
 
@@ -116,16 +126,21 @@ def run(made: Spec, folder: Path, **settings: object) -> Outcome:
 
 @functools.cache
 def environment() -> dict[str, object]:
-    return here()
+    return current_environment()
 
 
-def fake(job: Job, status: str = "done", **environment_changes: object) -> Record:
+def fake(job: CellJob, status: str = "done", **environment_changes: object) -> Record:
     """A record as if the job had been run."""
     outcome = {"fingerprint": job.fingerprint, "elbo": -1.0}
     values = {"step": [0.0, 1.0], "seconds": [0.0, 0.1], "elbo": [-2.0, -1.0]}
     columns = {name: np.array(column) for name, column in values.items()}
     changed = {**environment(), **environment_changes}
     return Record(job.cell, status, "", columns, outcome, changed, job.seed)
+
+
+def changed(record: Record, **outcome: object) -> Record:
+    """The record with another outcome."""
+    return dataclasses.replace(record, outcome={**record.outcome, **outcome})
 
 
 def stored(folder: Path) -> dict[str, Record]:

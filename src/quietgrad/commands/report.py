@@ -7,12 +7,8 @@ from rich.console import Console
 
 def make_report(directory: Path, *, out: Path | None, statistic: str) -> int:
     """Build the report and print where its page is."""
-    try:
-        from ..report import build
-    except ModuleNotFoundError as error:
-        raise ImportError(
-            f"a report needs {error.name}: pip install 'quietgrad[study]' brings it"
-        ) from error
+    from ..report import build
+
     page = build(directory, statistic=statistic, out=out)
     Console(soft_wrap=True).print(f"report: {page}", highlight=False)
     return 0

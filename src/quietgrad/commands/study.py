@@ -1,6 +1,5 @@
 """`quietgrad study`: run a grid, show what came of it, and make its page."""
 
-import importlib.util
 import math
 import shlex
 import sys
@@ -11,12 +10,13 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from .._version import __version__
+from .._checks import whole
 from ..environment import commit
-from ..study import spec as specs
+from ..study import read_spec as specs
 from ..study.records import Record
-from ..study.store import AGAIN, Store
+from ..study.store import Store
 from ..study.summary import summarise
+from ..study.timing import read_records
 
 RESULTS = Path("quietgrad-results")
 SHOWN = 5
@@ -39,7 +39,7 @@ def run(
     directory = RESULTS / spec.name if out is None else out
     command = shlex.join(["quietgrad", *sys.argv[1:]])
     outcome = run_study(spec, directory, only=only, engine=engine, fresh=fresh, command=command)
-    records = Store(directory).read_all()
+    records = read_records(directory)
     console = _console()
     if any(record.status == "done" for record in records):
         console.print(summary_table(records))
@@ -51,16 +51,43 @@ def run(
 
 
 def status(directory: Path) -> int:
-    """Print how far a study is; 0 if it is complete, else 1."""
+    """Print how far a study is by its own plan; 0 if it is complete, else 1."""
     store, console = Store(directory), _console()
     about = store.manifest()
-    counts = store.count({"quietgrad": __version__, "commit": commit()["commit"]})
+    counts = store.count()
+    made, now = about["environment"].get("commit"), commit()["commit"]
     console.print(f"{about['spec']['title']} ({about['name']})", markup=False, highlight=False)
     console.print(f"begun {about['created']}, last run {about['updated']}", highlight=False)
+    if made and now and made != now:
+        console.print(f"made by commit {made[:12]}; this is {now[:12]}, which would run it anew")
     for state, count in sorted(counts.items()):
         console.print(f"{count:6d} {state}", highlight=False)
     print_troubles(console, store.read_all())
     return 0 if counts["done"] + counts["skipped"] == counts.total() else 1
+
+
+def time_steps(directory: Path, *, module: Path | None, rounds: int, burst: float) -> int:
+    """Measure seconds a step of every configuration; 1 if some could not be measured."""
+    from ..compilation_cache import keep_compiled
+    from ..study.timing_pass import time_study
+
+    whole(rounds, "rounds", least=1)
+    if not burst > 0:
+        raise ValueError(f"burst must be a positive number of seconds; got {burst:g}")
+    keep_compiled()
+    console = _console()
+
+    def told(text: str) -> None:
+        console.print(text, markup=False, highlight=False)
+
+    timing = time_study(directory, module=module, rounds=rounds, burst=burst, told=told)
+    failed = [time for time in timing.times if not time.rounds]
+    for time in failed[:SHOWN]:
+        told(f"not measured: {time.cell.name}: {time.reason}")
+    told(
+        f"{len(timing.times) - len(failed)} configurations timed; `quietgrad report {directory}` uses it"
+    )
+    return 1 if failed else 0
 
 
 def show_specs() -> int:
@@ -74,9 +101,9 @@ def show_specs() -> int:
 
 
 def summary_table(records: Sequence[Record]) -> Table:
-    """Medians over repetitions, a row for each task, family, estimator and number of draws."""
+    """Medians over repetitions, a line for each task, family, estimator or method, and draws."""
     table = Table(title="Medians over repetitions; target: within 1 nat of the best on task and family")
-    for heading in ("task", "family", "estimator"):
+    for heading in ("task", "family", "row"):
         table.add_column(heading)
     for heading in ("L", "ELBO", "seconds", "s to target", "steps to target", "variance ratio"):
         table.add_column(heading, justify="right")
@@ -89,10 +116,10 @@ def summary_table(records: Sequence[Record]) -> Table:
             escape(row.task),
             escape(row.family),
             escape(row.label),
-            str(row.draws),
+            "" if row.draws is None else str(row.draws),
             _number(row.elbo, ",.1f"),
             _number(row.seconds, ".2f"),
-            _number(row.seconds_to_target, ".2f"),
+            row.shortfall or _number(row.seconds_to_target, ".2g"),
             _number(row.steps_to_target, ",.0f"),
             _number(row.variance_ratio, ".3g"),
         )
@@ -103,7 +130,7 @@ def print_troubles(console: Console, records: Sequence[Record]) -> None:
     """Say why cells failed, timed out or were skipped; each reason once, with how many cells have it."""
     reasons: dict[tuple[str, str], list[str]] = {}
     for record in records:
-        if record.status in (*AGAIN, "skipped"):
+        if record.status != "done":
             reasons.setdefault((record.status, record.reason), []).append(record.cell.name)
     for (state, reason), names in list(reasons.items())[:SHOWN]:
         more = f" and {len(names) - 1} more" if len(names) > 1 else ""
@@ -113,12 +140,10 @@ def print_troubles(console: Console, records: Sequence[Record]) -> None:
 
 
 def _report(console: Console, directory: Path) -> None:
-    if importlib.util.find_spec("quietgrad.report") is None:
-        return
     try:
         from ..report import build
     except ImportError as error:
-        console.print(f"no page: {error}; pip install 'quietgrad[study]' brings it", markup=False)
+        console.print(f"no page: {error}", markup=False)
         return
     console.print(f"page: {build(directory)}", markup=False, highlight=False)
 

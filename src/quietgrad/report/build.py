@@ -7,7 +7,7 @@ from ..study.summary import summarise
 from .curves import STATISTICS
 from .figures import draw_all
 from .page import render
-from .study import load
+from .stored_study import load
 
 
 def build(directory: Path | str, *, statistic: str = "median", out: Path | str | None = None) -> Path:

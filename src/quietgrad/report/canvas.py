@@ -1,6 +1,7 @@
 """Panels, legends and files: what all matplotlib figures of a report have in common."""
 
 import io
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -12,6 +13,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
+from PIL import Image
 
 from .curves import Curve
 from .names import Style, label_name
@@ -27,11 +29,15 @@ SETTINGS: dict[Any, Any] = {
     "axes.spines.right": False,
     "lines.linewidth": 1.6,
     "legend.frameon": False,
-    "pdf.fonttype": 42,
+    # Text stays text, and the same figure is the same file.
+    "svg.fonttype": "none",
+    "svg.hashsalt": "quietgrad",
 }
 WIDTH, HEIGHT = 3.1, 2.35
 DPI = 130
 AXES = {"step": "iteration", "seconds": "seconds of optimisation"}
+# A time axis is logarithmic if one run takes this many times as long as another.
+DECADE = 10.0
 
 
 def grid(
@@ -54,19 +60,52 @@ def plain(text: str) -> str:
     return text.replace("$", r"\$")
 
 
-def line(axis: Axes, curve: Curve, x: str, statistic: str, style: Style, *, band: bool = True) -> None:
-    """A curve with the range over its repetitions behind it."""
+def line(
+    axis: Axes,
+    curve: Curve,
+    x: str,
+    statistic: str,
+    style: Style,
+    *,
+    end: float = math.nan,
+    band: bool = True,
+) -> None:
+    """A curve with the range over its repetitions behind it.
+
+    A method that ended itself has a dot there, and a thin line at its answer up to `end`.
+    """
     across = curve.x(x)
     if band and curve.reps > 1:
         axis.fill_between(across, curve.low, curve.high, color=style.colour, alpha=0.13, lw=0)
     marker = "o" if len(across) == 1 else None
     middle = curve.middle(statistic)
     axis.plot(across, middle, color=style.colour, ls=style.dash, marker=marker)
+    if curve.ends:
+        axis.plot(across[-1:], middle[-1:], color=style.colour, marker="o", ms=5, zorder=3)
+        axis.plot([across[-1], end], [middle[-1]] * 2, color=style.colour, lw=0.8, zorder=1)
+
+
+def last_x(curves: Iterable[Curve], x: str) -> float:
+    """Where the longest curve ends; NaN if there is none with such an axis."""
+    ends = [float(one.x(x)[-1]) for one in curves]
+    return max((end for end in ends if math.isfinite(end)), default=math.nan)
+
+
+def time_axis(axis: Axes, curves: Iterable[Curve]) -> None:
+    """A logarithmic time axis where some curve ends long before another."""
+    ends = [float(one.seconds[-1]) for one in curves if one.seconds[-1] > 0]
+    if ends and max(ends) > DECADE * min(ends):
+        axis.set_xscale("log")
+        axis.set_xlim(min(ends) / 3, max(ends) * 1.1)
 
 
 def finish_axis(axis: Axes, x: str | None) -> None:
     """Few, plain tick labels; and the name of the x axis unless it is None."""
-    axis.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
+    if axis.get_xscale() == "log":
+        axis.xaxis.set_major_locator(LogLocator(numticks=6))
+        axis.xaxis.set_minor_locator(NullLocator())
+    else:
+        axis.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
     axis.xaxis.set_major_formatter(FuncFormatter(_tick))
     if axis.get_yscale() == "linear":
         axis.yaxis.set_major_locator(MaxNLocator(5))
@@ -98,7 +137,7 @@ def log_scale(axis: Axes, curves: Iterable[np.ndarray]) -> None:
 
 
 def legend(figure: Figure, styles: Mapping[str, Style], shown: Iterable[str], note: str) -> None:
-    """The estimators below the panels, and a note on how to read them."""
+    """Estimators and methods below the panels, and a note on how to read them."""
     labels = [label for label in styles if label in set(shown)]
     handles = [
         Line2D([], [], color=styles[label].colour, ls=styles[label].dash, lw=2) for label in labels
@@ -118,13 +157,22 @@ def legend(figure: Figure, styles: Mapping[str, Style], shown: Iterable[str], no
 
 
 def save(figure: Figure, stem: Path) -> bytes:
-    """Write `stem`.pdf and `stem`.png, and return the PNG."""
+    """Write `stem` as SVG and PNG, and return the PNG."""
     picture = io.BytesIO()
     with mpl.rc_context(SETTINGS):
         # Arranging the panels is the slow part: once is enough for both files.
         figure.draw_without_rendering()
         figure.set_layout_engine("none")
-        figure.savefig(stem.with_suffix(".pdf"), metadata={"CreationDate": None})
+        figure.savefig(stem.with_suffix(".svg"), metadata={"Date": None})
         figure.savefig(picture, format="png", dpi=DPI)
-    stem.with_suffix(".png").write_bytes(picture.getvalue())
-    return picture.getvalue()
+    small = _smaller(picture)
+    stem.with_suffix(".png").write_bytes(small)
+    return small
+
+
+def _smaller(picture: io.BytesIO) -> bytes:
+    """The picture with 256 colours, which lines and letters do not need more of: a third of the size."""
+    out = io.BytesIO()
+    with Image.open(picture) as image:
+        image.convert("RGB").quantize(256).save(out, format="png", optimize=True)
+    return out.getvalue()

@@ -1,4 +1,4 @@
-"""How tasks, families and estimators are called and drawn, in figures and on the page.
+"""How tasks, families, estimators and methods are called and drawn, in figures and on the page.
 
 The paper's three estimators keep its colours (red, blue, green), in shades that readers with a colour
 vision deficiency can tell apart; line styles differ as well.
@@ -35,6 +35,7 @@ LABELS = {
     "zvcv-gd 20 steps": "ZVCV-GD, 20 steps",
     "zvcv-gd to convergence": "ZVCV-GD, to convergence",
     "stl": "STL",
+    "quadcv-fast": "QuadCV, fast",
 }
 
 
@@ -52,17 +53,21 @@ STYLES = {
     "nocv": Style("#d1372c", _SOLID, "solid"),
     "zvcv-gd": Style("#0072b2", _DASHED, "dash"),
     "quadcv": Style("#009e73", _MIXED, "dashdot"),
-    "quiet": Style("#7b3fa0", _SOLID, "solid"),
+    "auto": Style("#e69f00", _SOLID, "solid"),
+    "saa": Style("#56b4e9", _DASHED, "dash"),
+    "quiet": Style("#7b3fa0", _DOTTED, "dot"),
+    "rqmc": Style("#8c564b", _MIXED, "dashdot"),
+    "quadcv-fast": Style("#3d8b37", _DOTTED, "dot"),
     "quiet-stein": Style("#cc79a7", _DASHED, "dash"),
     "stl": Style("#a6611a", _DOTTED, "dot"),
     "zvcv-gd order 2": Style("#7b3fa0", _MIXED, "dashdot"),
-    "zvcv-gd 20 steps": Style("#e69f00", _SOLID, "solid"),
+    "zvcv-gd 20 steps": Style("#b8860b", _SOLID, "solid"),
     "zvcv-gd to convergence": Style("#5a5a5a", _DOTTED, "dot"),
 }
 _SPARE = [
     Style(colour, dash, plotly)
     for dash, plotly in ((_DOTTED, "dot"), (_DASHED, "dash"), (_MIXED, "dashdot"), (_SOLID, "solid"))
-    for colour in ("#56b4e9", "#b8860b", "#8c564b", "#cc79a7")
+    for colour in ("#999933", "#882255", "#44aa99", "#cc79a7")
 ]
 
 
@@ -77,7 +82,7 @@ def family_name(family: str) -> str:
 
 
 def label_name(label: str) -> str:
-    """What an estimator is called in a legend."""
+    """What an estimator or a method is called in a legend."""
     return LABELS.get(label, label)
 
 

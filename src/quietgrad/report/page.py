@@ -1,7 +1,6 @@
 """The page: one HTML file with everything in it, that asks no other host for anything."""
 
 import base64
-import io
 import json
 import re
 from collections.abc import Sequence
@@ -10,23 +9,24 @@ from typing import Any
 
 import jinja2
 from markupsafe import Markup
-from PIL import Image
 from plotly.offline import get_plotlyjs
 
 from .._version import __version__
 from ..study.claims import Claim
+from ..study.store import studies
 from ..study.summary import Row
 from . import tables
+from .bias import bias_rows
 from .figures import Drawn
 from .series import panel_data
-from .study import Study
-from .words import headlines
+from .stored_study import StoredStudy
+from .words import details, headlines
 
 PAPER = "https://arxiv.org/abs/2410.05753"
 
 
 def render(
-    study: Study,
+    study: StoredStudy,
     rows: Sequence[Row],
     claims: Sequence[Claim],
     figures: Sequence[Drawn],
@@ -45,11 +45,15 @@ def render(
         name=study.title,
         description=study.description,
         headlines=headlines(study, rows, claims),
+        details=details(study, rows),
+        compiled=any(row.compile_seconds > 0 for row in rows),
         about=tables.about(study),
         spec=_spec(study),
         data=panel_data(study, statistic),
         places=tables.time_to_target(study, rows),
-        claims=claims,
+        claims=[claim for claim in claims if claim.within_reach],
+        open_claims=[claim for claim in claims if not claim.within_reach],
+        bias=bias_rows(study.directory),
         unfinished=tables.unfinished(study),
         missing=study.missing,
         non_finite=tables.non_finite(study),
@@ -84,24 +88,17 @@ def _figure(drawn: Drawn) -> dict[str, str]:
         "title": plan.title,
         "caption": plan.caption,
         "file": plan.file,
-        "picture": base64.b64encode(_smaller(drawn.picture)).decode("ascii"),
+        "picture": base64.b64encode(drawn.picture).decode("ascii"),
     }
 
 
-def _smaller(picture: bytes) -> bytes:
-    """The picture without the alpha channel, which nothing uses, packed tightly."""
-    out = io.BytesIO()
-    with Image.open(io.BytesIO(picture)) as image:
-        image.convert("RGB").save(out, format="png", optimize=True)
-    return out.getvalue()
+def _spec(study: StoredStudy) -> str:
+    specs: Any = study.specs or study.manifest.get("spec")
+    return specs if isinstance(specs, str) else json.dumps(specs, indent=2, ensure_ascii=False)
 
 
-def _spec(study: Study) -> str:
-    spec: Any = study.manifest.get("spec")
-    return spec if isinstance(spec, str) else json.dumps(spec, indent=2, ensure_ascii=False)
-
-
-def _commands(study: Study) -> list[str]:
+def _commands(study: StoredStudy) -> list[str]:
     out = study.directory.name
-    again = study.manifest.get("command") or f"quietgrad study {study.name} --out {out}"
-    return [f"pip install 'quietgrad[study]=={__version__}'", str(again), f"quietgrad report {out}"]
+    usual = {"name": study.name, "command": f"quietgrad study {study.name} --out {out}"}
+    again = [str(each.get("command") or usual["command"]) for each in studies(study.manifest) or [usual]]
+    return [f"pip install 'quietgrad[study]=={__version__}'", *again, f"quietgrad report {out}"]

@@ -9,16 +9,19 @@ import numpy as np
 from ..study.records import Record
 from .curves import Curve, curve, decay, late_limits
 from .names import family_name, label_name, styles
-from .study import Study
+from .stored_study import StoredStudy
 
 POINTS = 200
 
+# Task, family, draws (None for methods) and label.
+Place = tuple[str, str, int | None, str]
 
-def panel_data(study: Study, statistic: str) -> dict[str, Any]:
+
+def panel_data(study: StoredStudy, statistic: str) -> dict[str, Any]:
     """Curves of the main grid by task, family, draws and label, and how to draw them."""
     factor = decay(study.main)
     looks = styles(study.main)
-    groups: dict[tuple[str, str, int, str], list[Record]] = {}
+    groups: dict[Place, list[Record]] = {}
     for run in study.main:
         cell = run.cell
         groups.setdefault((cell.task, cell.family, cell.draws, cell.label), []).append(run)
@@ -28,6 +31,7 @@ def panel_data(study: Study, statistic: str) -> dict[str, Any]:
         "series": [
             {
                 **dict(zip(("task", "family", "draws", "label"), key, strict=True)),
+                "ends": any(run.cell.ends_itself for run in groups[key]),
                 "elbo": _columns(elbo[key]),
                 "ratio": _columns(ratio[key]),
             }
@@ -42,16 +46,17 @@ def panel_data(study: Study, statistic: str) -> dict[str, Any]:
             for label, style in looks.items()
         },
         "statistic": statistic,
+        "timed": study.timed,
         "smoothing": factor,
     }
 
 
-def _limits(curves: dict[tuple[str, str, int, str], Curve | None]) -> dict[str, list[float]]:
+def _limits(curves: dict[Place, Curve | None]) -> dict[str, list[float]]:
     """By "task|family" of the places in `tasks` and `families`: the axis that shows the end."""
     middles: dict[tuple[str, str], list[np.ndarray]] = {}
     for (task, family, _, _), one in curves.items():
         if one is not None:
-            middles.setdefault((task, family), []).append(one.median)
+            middles.setdefault((task, family), []).append(one.for_limits("median"))
     limits = {f"{task}|{family}": late_limits(lines) for (task, family), lines in middles.items()}
     return {key: _short(list(pair)) for key, pair in limits.items() if pair is not None}
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from ..study.clock import Clock, clock_of, rounds
+from ..study.clock import seconds as seconds_of
 from ..study.records import Record
 from ..study.summary import Row, best_elbo
 from .names import FAMILIES, TASKS, family_name, in_order, label_name, styles
-from .study import Study
-from .words import nats, number
-
-NEVER = "never"
+from .numbers import nats, number
+from .stored_study import StoredStudy
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Place:
     rows: list[dict[str, str]]
 
 
-def time_to_target(study: Study, rows: Sequence[Row]) -> list[Place]:
+def time_to_target(study: StoredStudy, rows: Sequence[Row]) -> list[Place]:
     """For each task and family: seconds and steps to within 1 nat of the best."""
     best = best_elbo(study.done)
     places = []
@@ -39,27 +39,35 @@ def time_to_target(study: Study, rows: Sequence[Row]) -> list[Place]:
     return places
 
 
-def _rank(row: Row) -> tuple[bool, float, float]:
-    seconds = row.seconds_to_target
-    return seconds is None, 0.0 if seconds is None else seconds, -row.elbo
+def _rank(row: Row) -> tuple[bool, bool, float, float]:
+    """Those that arrived, by the clock and then by steps; then the others, the nearest first."""
+    seconds, steps = row.seconds_to_target, row.steps_to_target
+    when = seconds if seconds is not None else steps
+    return when is None, seconds is None, when or 0.0, row.gap
 
 
 def _arrival(row: Row, *, first: bool) -> dict[str, str]:
-    never = row.seconds_to_target is None
     return {
         "label": label_name(row.label),
-        "draws": str(row.draws),
-        "seconds": NEVER if never else number(row.seconds_to_target),
-        "steps": NEVER if row.steps_to_target is None else f"{row.steps_to_target:,.0f}",
+        "draws": "" if row.draws is None else str(row.draws),
+        "short": row.shortfall,
+        "seconds": number(row.seconds_to_target) if row.timed else "not timed",
+        "steps": number(row.steps_to_target) if row.steps_to_target is None else _steps(row),
         "arrived": f"{row.arrived} of {row.reps}",
+        "plateau": f"{row.plateaus} of {row.reps}",
         "elbo": nats(row.elbo),
         "total": number(row.seconds),
         "ratio": number(row.variance_ratio),
-        "first": "first" if first and not never else "",
+        "compile": number(row.compile_seconds, 2),
+        "first": "first" if first and not row.shortfall else "",
     }
 
 
-def unfinished(study: Study) -> list[dict[str, str]]:
+def _steps(row: Row) -> str:
+    return f"{row.steps_to_target:,.0f}"
+
+
+def unfinished(study: StoredStudy) -> list[dict[str, str]]:
     """Cells without results, and why."""
     return [
         {"cell": record.cell.name, "status": record.status, "reason": record.reason}
@@ -68,7 +76,7 @@ def unfinished(study: Study) -> list[dict[str, str]]:
     ]
 
 
-def non_finite(study: Study) -> list[dict[str, str]]:
+def non_finite(study: StoredStudy) -> list[dict[str, str]]:
     """Finished cells whose parameters turned NaN or infinite on the way."""
     return [
         {"cell": record.cell.name, "step": f"{_last(record, 'step'):,.0f}"}
@@ -77,7 +85,7 @@ def non_finite(study: Study) -> list[dict[str, str]]:
     ]
 
 
-def cells(study: Study) -> list[dict[str, str]]:
+def cells(study: StoredStudy) -> list[dict[str, str]]:
     """Every cell in a line."""
     return [
         {
@@ -86,10 +94,11 @@ def cells(study: Study) -> list[dict[str, str]]:
             "elbo": nats(float(record.outcome.get("elbo", np.nan))),
             "error": number(float(record.outcome.get("elbo_error", np.nan)), 2),
             "steps": f"{_last(record, 'step'):,.0f}",
-            "seconds": number(_last(record, "seconds")),
+            "seconds": _seconds(record),
             "compile": number(float(record.outcome.get("compile_seconds", np.nan)), 2),
-            "rate": f"{record.cell.learning_rate:g}",
+            "rate": "" if record.cell.learning_rate is None else f"{record.cell.learning_rate:g}",
             "seed": str(record.seed),
+            "commit": _commit(record),
         }
         for record in study.records
     ]
@@ -100,38 +109,66 @@ def _last(record: Record, column: str) -> float:
     return float(values[-1]) if len(values) else 0.0
 
 
-def about(study: Study) -> list[tuple[str, str]]:
+def _seconds(record: Record) -> str:
+    spent = seconds_of(record)
+    return number(float(spent[-1])) if len(spent) else "–"
+
+
+def _commit(record: Record) -> str:
+    commit = str(record.environment.get("commit") or "")[:7]
+    return f"{commit}+" if record.environment.get("dirty") else commit
+
+
+def about(study: StoredStudy) -> list[tuple[str, str]]:
     """What was run, where, and with which versions."""
     cells_ = [record.cell for record in study.records]
-    steps = sorted({cell.steps for cell in cells_})
+    steps = sorted({cell.steps for cell in cells_ if cell.steps is not None})
+    draws = sorted({cell.draws for cell in cells_ if cell.draws is not None})
     facts = [
         ("study", study.name),
         ("begun", _date(study, "created")),
         ("last run", _date(study, "updated")),
         ("tasks", "; ".join(map(study.task_name, in_order((c.task for c in cells_), TASKS)))),
         ("families", "; ".join(map(family_name, in_order((c.family for c in cells_), FAMILIES)))),
-        ("estimators", "; ".join(map(label_name, styles(study.records)))),
-        ("draws a step", ", ".join(map(str, sorted({cell.draws for cell in cells_})))),
+        ("estimators and methods", "; ".join(map(label_name, styles(study.records)))),
+        ("draws a step", ", ".join(map(str, draws)) or "as the methods choose"),
         ("repetitions", str(len({cell.rep for cell in cells_}))),
-        ("steps", " or ".join(f"{number:,}" for number in steps)),
-        ("seeds", f"{len({r.seed for r in study.records})}, shared by the estimators; see all cells"),
+        ("steps", " or ".join(f"{number:,}" for number in steps) or "until the methods end"),
+        ("seeds", f"{len({r.seed for r in study.records})}, shared by all rows of a repetition"),
+        (
+            "ELBOs",
+            "; ".join(
+                dict.fromkeys(str(r.outcome["judge"]) for r in study.done if "judge" in r.outcome)
+            ),
+        ),
         ("clock", _clock(study)),
     ]
     return [*facts, *_environment(study)]
 
 
-def _date(study: Study, key: str) -> str:
+def _date(study: StoredStudy, key: str) -> str:
     text = str(study.manifest.get(key, "not recorded"))
     return text.replace("T", " ").replace("+00:00", " UTC") if text[:1].isdigit() else text
 
 
-def _clock(study: Study) -> str:
-    if any(record.outcome.get("timed") is False for record in study.done):
-        return "not to be trusted: cells were run side by side"
-    return "each cell alone on its machine; compilation and evaluation are not counted"
+def _clock(study: StoredStudy) -> str:
+    clocks = {clock_of(record) for record in study.done}
+    told = []
+    if Clock.TIMING_PASS in clocks and study.timing is not None:
+        count = max(len(rounds(record)) for record in study.done)
+        told.append(
+            f"steps times the seconds of a step, measured apart on {study.timing.measured[:10]} in "
+            f"{count} interleaved rounds, at a load average of {study.timing.load:.1f}, by commit "
+            f"{str(study.timing.environment.get('commit'))[:12]}"
+        )
+    if Clock.OWN in clocks:
+        told.append("each timed cell alone on its machine; compilation and evaluation are not counted")
+    if Clock.NONE in clocks:
+        told.append("some cells ran beside others and have none; `quietgrad study time` gives them one")
+    return "; ".join(told) or "nothing finished"
 
 
-def _environment(study: Study) -> list[tuple[str, str]]:
+def _environment(study: StoredStudy) -> list[tuple[str, str]]:
     found = study.environments
     if not found:
         return []

@@ -1,55 +1,137 @@
-"""The study in sentences: what was counted, who was first, how many claims hold."""
+"""The study in sentences: what was found, what to use, how many claims hold; and then the details."""
 
 import math
 from collections import Counter
 from collections.abc import Sequence
 
 from ..study.claims import Claim, Verdict
+from ..study.claims.evidence import ESTIMATORS
+from ..study.clock import seconds
 from ..study.summary import Row
 from .names import family_name, label_name
-from .study import Study
+from .numbers import count, duration, listed, number, times
+from .stored_study import StoredStudy
+
+# A row that arrives within this factor of the first one counts as first, too.
+TIE = 1.25
 
 
-def headlines(study: Study, rows: Sequence[Row], claims: Sequence[Claim]) -> list[str]:
-    """A few sentences with the main numbers."""
+def headlines(study: StoredStudy, rows: Sequence[Row], claims: Sequence[Claim]) -> list[str]:
+    """Three sentences: what was found, what to use, and what became of the paper's claims."""
     main = [row for row in rows if row.group == "main"]
-    found = [_counts(study), *_firsts(study, main)]
-    if tally := _tally(main):
-        found.append(tally)
-    found.append(_claims(claims))
-    return found
+    races = [race for race in _races(main) if any(_clock(row) is not None for row in race)]
+    if not races:
+        found = [
+            "Nothing came within 1 nat of the best ELBO in most of its repetitions: longer runs are "
+            "needed to tell what is first."
+        ]
+    elif not study.timed:
+        found = [
+            f"Counted in steps, {label_name(_leader(races))} was first, or nearly, within 1 nat of the "
+            f"best ELBO on {_winners(races)[_leader(races)]} of {len(races)} pairs of model and family.",
+            "What to use depends on the seconds of a step, which these runs do not have: `quietgrad "
+            "study time` measures them.",
+        ]
+    else:
+        found = [_found(races), _use(races)]
+    return [*found, _claims(claims)]
 
 
-def number(value: float | None, digits: int = 3) -> str:
-    """A number for a sentence or a table: three digits, no exponent for common sizes."""
-    if value is None or math.isnan(value):
-        return "–"
-    if math.isinf(value):
-        return "∞" if value > 0 else "−∞"
-    if value != 0 and not 1e-3 <= abs(value) < 1e6:
-        return f"{value:.{digits - 1}e}".replace("-", "−")
-    places = max(0, digits - 1 - math.floor(math.log10(abs(value)))) if value else 0
-    return f"{value:,.{places}f}".replace("-", "−")
+def details(study: StoredStudy, rows: Sequence[Row]) -> list[str]:
+    """How much was run, and a sentence on each task and family."""
+    main = [row for row in rows if row.group == "main"]
+    return [_counts(study), *(_first(study, race) for race in _races(main)), *_compiled(main)]
 
 
-def nats(value: float) -> str:
-    """An ELBO: two decimals, or none for the huge ones of an early end."""
-    if not math.isfinite(value):
-        return number(value)
-    return f"{value:,.{2 if abs(value) < 1e5 else 0}f}".replace("-", "−")
+def _races(rows: Sequence[Row]) -> list[list[Row]]:
+    """The rows of each task and family."""
+    places = dict.fromkeys((row.task, row.family) for row in rows)
+    return [[row for row in rows if (row.task, row.family) == place] for place in places]
 
 
-def count(amount: int, noun: str) -> str:
-    """An amount of something, with the plural where it belongs."""
-    return f"{amount:,} {noun}" if amount == 1 else f"{amount:,} {noun}s"
+def _clock(row: Row) -> float | None:
+    """When a row arrives: in seconds, or in steps where there is no clock."""
+    return row.seconds_to_target if row.timed else row.steps_to_target
 
 
-def listed(names: Sequence[str]) -> str:
-    """Names in a sentence: "a, b and c"."""
-    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+def _fastest(rows: Sequence[Row]) -> Row | None:
+    """Who is first; rows with a clock if there are any."""
+    timed = [row for row in rows if row.timed] or list(rows)
+    arrived = [row for row in timed if _clock(row) is not None]
+    return min(arrived, key=lambda row: _clock(row) or 0.0, default=None)
 
 
-def _counts(study: Study) -> str:
+def _winners(races: Sequence[Sequence[Row]]) -> Counter[str]:
+    """In how many races each row was first, or nearly."""
+    wins: Counter[str] = Counter()
+    for race in races:
+        first = _fastest(race)
+        best = None if first is None else _clock(first)
+        if first is None or best is None:
+            continue
+        near = [row for row in race if row.timed == first.timed and _clock(row) is not None]
+        wins.update({row.label for row in near if (_clock(row) or 0.0) <= TIE * best})
+    return wins
+
+
+def _leader(races: Sequence[Sequence[Row]]) -> str:
+    wins = _winners(races)
+    # Of equals, the one that needs no settings.
+    return max(wins, key=lambda label: (wins[label], label == "auto"))
+
+
+def _found(races: Sequence[Sequence[Row]]) -> str:
+    leader = _leader(races)
+    wins, total = _winners(races)[leader], len(races)
+    where = "the model" if total == 1 else f"{wins} of {total} pairs of model and family"
+    told = f"{label_name(leader)} was first, or nearly, within 1 nat of the best ELBO on {where}"
+    if leader in ESTIMATORS or not any(row.label in ESTIMATORS for race in races for row in race):
+        return f"{told}."
+    factors, short = [], 0
+    for race in races:
+        mine = _fastest([row for row in race if row.label == leader])
+        theirs = _fastest([row for row in race if row.label in ESTIMATORS])
+        if mine is not None and theirs is None:
+            short += 1
+        elif mine is not None and theirs is not None and mine.timed == theirs.timed:
+            factors.append((_clock(theirs) or 0.0) / max(_clock(mine) or 0.0, 1e-9))
+    if factors:
+        told += f"; the best of the paper's estimators took {times(factors)} as long"
+    if short:
+        steps = max(row.steps for race in races for row in race if row.label in ESTIMATORS)
+        more = f", and on {short} none of them arrived" if factors else "; none of the paper's arrived"
+        told += f"{more} within its {steps:,.0f} steps"
+    return f"{told}."
+
+
+def _use(races: Sequence[Sequence[Row]]) -> str:
+    leader = _leader(races)
+    steps = [[row for row in race if row.method == "sgd"] for race in races]
+    known = [race for race in steps if _fastest(race) is not None]
+    told = f"Use {label_name(leader)} here"
+    if leader == "auto":
+        told = "Use auto, which is quietgrad.fit(target, family) with no settings"
+    if not known or _leader(known) == leader:
+        return f"{told}."
+    best = _leader(known)
+    draws = [row.draws for race in known if (row := _fastest(race)) and row.label == best and row.draws]
+    with_ = f" with {Counter(draws).most_common(1)[0][0]} draws" if draws else ""
+    return f"{told}; for a training loop of your own, {label_name(best)}{with_} did best."
+
+
+def _claims(claims: Sequence[Claim]) -> str:
+    tally = Counter(claim.verdict for claim in claims)
+    open_ = tally[Verdict.CANNOT_TELL]
+    rest = f" For each of the other {open_} the page says which runs could tell." if open_ else ""
+    judged = len(claims) - open_
+    return (
+        f"Of the paper's {len(claims)} claims these runs judge {judged}: {tally[Verdict.HOLDS]} "
+        f"{'holds' if tally[Verdict.HOLDS] == 1 else 'hold'}, {tally[Verdict.DOES_NOT]} "
+        f"{'does' if tally[Verdict.DOES_NOT] == 1 else 'do'} not.{rest}"
+    )
+
+
+def _counts(study: StoredStudy) -> str:
     by_status = Counter(record.status for record in study.records)
     others = [
         f"{by_status[status]} {word}"
@@ -59,95 +141,65 @@ def _counts(study: Study) -> str:
     if study.missing:
         others.append(f"{len(study.missing)} not run yet")
     rest = ", ".join(others) if others else "none failed or was skipped"
-    ends = [(run.column("step"), run.column("seconds")) for run in study.done]
+    ends = [(run.column("step"), seconds(run)) for run in study.done]
     steps = sum((float(step[-1]) for step, _ in ends if len(step)), start=0.0)
-    seconds = sum((float(second[-1]) for _, second in ends if len(second)), start=0.0)
+    known = [float(spent[-1]) for _, spent in ends if len(spent) and not math.isnan(spent[-1])]
+    spent = f" in {duration(sum(known))} of optimisation" if len(known) == len(ends) and known else ""
     total = len(study.records) + len(study.missing)
     return (
         f"{count(by_status['done'], 'cell')} of {total:,} finished ({rest}): "
-        f"{steps:,.0f} optimisation steps in {duration(seconds)} of optimisation."
+        f"{steps:,.0f} optimisation steps{spent}."
     )
 
 
-def duration(seconds: float) -> str:
-    """A span of time in the unit that suits it."""
-    for size, unit in ((3600.0, "hours"), (60.0, "minutes")):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.1f} {unit}"
-    return f"{number(seconds)} seconds"
-
-
-def _firsts(study: Study, rows: Sequence[Row]) -> list[str]:
-    """A sentence for each task, on its first family; those without an arrival share one."""
-    sentences, without = [], {}
-    for task in study.tasks():
-        families = [family for family in study.families() if _at(rows, task, family)]
-        if families:
-            here = _at(rows, task, families[0])
-            if any(row.seconds_to_target is not None for row in here):
-                sentences.append(_first(_task(study, task), families[0], here))
-            else:
-                without.setdefault(families[0], []).append(_task(study, task))
-    return sentences + [
-        f"On {listed(tasks)} with a {_family(family)}, no estimator came within 1 nat of the best "
-        "ELBO in most of its repetitions: longer runs are needed to tell who is first."
-        for family, tasks in without.items()
-    ]
-
-
-def _first(task: str, family: str, rows: Sequence[Row]) -> str:
-    place = f"On {task} with a {_family(family)}"
-    arrived = [row for row in rows if row.seconds_to_target is not None]
-    best = min(arrived, key=lambda row: (row.seconds_to_target, row.label))
-    told = (
-        f"{place}, {label_name(best.label)} with {count(best.draws, 'draw')} was the first within 1 "
-        f"nat of the best ELBO, after {number(best.seconds_to_target)} s"
-    )
+def _first(study: StoredStudy, rows: Sequence[Row]) -> str:
+    task = f"{rows[0].task} (simulated)" if study.simulated(rows[0].task) else rows[0].task
+    place = f"On {task} with a {_family(rows[0].family)}"
+    best = _fastest(rows)
+    if best is None:
+        return f"{place}, nothing arrived in most of its repetitions: longer runs are needed."
+    told = f"{place}, {_row(best)} was the first within 1 nat of the best ELBO, after {_when(best)}"
     plain = [row for row in rows if row.label == "nocv"]
     if not plain or best.label == "nocv":
         return f"{told}."
-    known = [row for row in plain if row.seconds_to_target is not None]
-    if not known:
-        return f"{told}; NoCV never got there in most repetitions."
-    other = min(known, key=lambda row: row.seconds_to_target or math.inf)
-    factor = (other.seconds_to_target or 0.0) / max(best.seconds_to_target or 0.0, 1e-9)
-    return (
-        f"{told}; NoCV took {number(other.seconds_to_target)} s with {other.draws} draws, "
-        f"{factor:.1f} times as long."
-    )
+    other = _fastest(plain)
+    if other is None:
+        nearest = min(plain, key=lambda row: row.gap if math.isfinite(row.gap) else math.inf)
+        return f"{told}; {_row(nearest)} {nearest.shortfall} after {nearest.steps:,.0f} steps."
+    if other.timed != best.timed:
+        return f"{told}."
+    factor = (_clock(other) or 0.0) / max(_clock(best) or 0.0, 1e-9)
+    return f"{told}; {_row(other)} took {_when(other)}, {times([factor])} as long."
 
 
-def _task(study: Study, task: str) -> str:
-    return f"{task} (simulated)" if study.simulated(task) else task
+def _row(row: Row) -> str:
+    draws = "" if row.draws is None else f" with {count(row.draws, 'draw')}"
+    return f"{label_name(row.label)}{draws}"
+
+
+def _when(row: Row) -> str:
+    if row.timed:
+        return f"{number(row.seconds_to_target)} s"
+    return f"{row.steps_to_target or 0:,.0f} steps"
+
+
+def _compiled(rows: Sequence[Row]) -> list[str]:
+    """Compiling is not in the seconds, so it is told."""
+    labels = [label for label in ("auto", "saa", "nocv") if any(row.label == label for row in rows)]
+    known = {
+        label: [r.compile_seconds for r in rows if r.label == label and r.compile_seconds > 0]
+        for label in labels
+    }
+    told = [
+        f"{number(sorted(each)[len(each) // 2], 2)} s for {label_name(label)}"
+        for label, each in known.items()
+        if each
+    ]
+    if not told:
+        return []
+    return [f"Seconds are of optimisation; compiling took {listed(told)} on top (medians)."]
 
 
 def _family(family: str) -> str:
     name = family_name(family)
     return name if name.startswith("Real") else name[0].lower() + name[1:]
-
-
-def _tally(rows: Sequence[Row]) -> str:
-    """Who came first, over all pairs of a task and a family."""
-    winners: Counter[str] = Counter()
-    for place in dict.fromkeys((row.task, row.family) for row in rows):
-        arrived = [row for row in _at(rows, *place) if row.seconds_to_target is not None]
-        if arrived:
-            first = min(arrived, key=lambda row: row.seconds_to_target or math.inf)
-            winners[label_name(first.label)] += 1
-    if len(winners) == 0 or winners.total() < 2:
-        return ""
-    listed = ", ".join(f"{name} {wins}" for name, wins in winners.most_common())
-    return f"First over all {winners.total()} pairs of task and family: {listed}."
-
-
-def _claims(claims: Sequence[Claim]) -> str:
-    tally = Counter(claim.verdict for claim in claims)
-    return (
-        f"Of {len(claims)} claims of the paper: {tally[Verdict.HOLDS]} confirmed here, "
-        f"{tally[Verdict.DOES_NOT]} contradicted, {tally[Verdict.CANNOT_TELL]} that these records "
-        "cannot judge."
-    )
-
-
-def _at(rows: Sequence[Row], task: str, family: str) -> list[Row]:
-    return [row for row in rows if (row.task, row.family) == (task, family)]

@@ -1,4 +1,4 @@
-"""A cell with all that is needed to run it, in plain values, and the seeds that estimators share."""
+"""A cell with all that is needed to run it, in plain values, and the seeds that its rivals share."""
 
 import dataclasses
 import hashlib
@@ -11,8 +11,8 @@ from .records import Cell, Record
 
 
 @dataclass(frozen=True)
-class Evaluation:
-    """How a cell is evaluated; the fields are those of `Grid`."""
+class EvaluationSchedule:
+    """When and how a cell is evaluated; the fields are those of `Grid`."""
 
     evaluate_every: int
     elbo_draws: int
@@ -22,13 +22,21 @@ class Evaluation:
     lppd_draws: int
     light_evaluation: bool
 
+    @property
+    def judge(self) -> str:
+        """How ELBOs are evaluated, for the record."""
+        return (
+            f"{self.elbo_draws} draws in antithetic pairs, on all rows of the data; the same at every "
+            "evaluation and for all that ran in a repetition; many others for the final answer"
+        )
+
 
 @dataclass(frozen=True)
-class Job:
+class CellJob:
     """A cell and all that is needed to run it, in plain values: what coordinators send to workers."""
 
     cell: Cell
-    evaluation: Evaluation
+    schedule: EvaluationSchedule
     seed: int
     timeout: float = 3600.0
     timed: bool = True
@@ -40,7 +48,7 @@ class Job:
         """Changes with whatever changes the result: a stored record with another one is out of date."""
         parts = (
             dataclasses.asdict(self.cell),
-            dataclasses.asdict(self.evaluation),
+            dataclasses.asdict(self.schedule),
             self.seed,
             self.timed,
             self.module_digest,
@@ -50,23 +58,27 @@ class Job:
     @property
     def programs(self) -> tuple:
         """Jobs for which this is equal run the same compiled programs."""
-        cell = self.cell
-        settings = json.dumps(cell.settings, sort_keys=True)
-        parts = (cell.task, cell.family, cell.estimator, settings, cell.draws, cell.learning_rate)
-        return (*parts, cell.batch_size, self.evaluation, self.module_digest)
+        return (*configuration(self.cell), self.schedule, self.module_digest)
 
     def to_json(self) -> dict[str, Any]:
         """The job as plain values."""
         return dataclasses.asdict(self)
 
     @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> "Job":
+    def from_json(cls, values: Mapping[str, Any]) -> "CellJob":
         """The job that `to_json` wrote."""
-        inner = {"cell": Cell(**values["cell"]), "evaluation": Evaluation(**values["evaluation"])}
-        return cls(**{**values, **inner})
+        cell, schedule = Cell(**values["cell"]), EvaluationSchedule(**values["schedule"])
+        return cls(**{**values, "cell": cell, "schedule": schedule})
 
 
-def lost(job: Job, reason: str, environment: Mapping[str, Any], *, timeout: bool = False) -> Record:
+def configuration(cell: Cell) -> tuple:
+    """What a step of a cell is; equal for cells whose steps cost the same."""
+    settings = json.dumps(dict(cell.settings), sort_keys=True)
+    place = (cell.task, cell.family, cell.batch_size)
+    return (*place, cell.method, cell.estimator, settings, cell.draws, cell.learning_rate)
+
+
+def lost(job: CellJob, reason: str, environment: Mapping[str, Any], *, timeout: bool = False) -> Record:
     """The record of a job whose process did not live to write one."""
     outcome = {"fingerprint": job.fingerprint, "timed": job.timed}
     status = "timeout" if timeout else "failed"
@@ -74,7 +86,7 @@ def lost(job: Job, reason: str, environment: Mapping[str, Any], *, timeout: bool
 
 
 def seed_of(task: str, family: str, rep: int) -> int:
-    """The seed of initial point, minibatches and draws: the same for every estimator and L."""
+    """The seed of initial point, minibatches and draws: the same for every method, estimator and L."""
     return int(digest(f"{task}/{family}/{rep}")[:8], 16) >> 1
 
 

@@ -19,6 +19,7 @@ from jaxtyping import Array, Float, Int, Key, PyTree
 from ..estimators import AbstractEstimator
 from ..families import AbstractFamily
 from ..gradient_noise import GROUPS, gradient_variance, variance_ratio
+from ..methods.steps import strong
 from ..targets import Target
 
 # Fewer passes of LLVM: a third less time to compile, and hardly slower.
@@ -36,7 +37,10 @@ class Noise(eqx.Module):
     light: bool = eqx.field(static=True)
 
     def columns(self, q: AbstractFamily, state: PyTree, *, key: Key[Array, ""]) -> dict[str, float]:
-        """What a record stores of it."""
+        """What a record stores of it; no state is that of the start."""
+        if state is None:
+            # Made here, not in the program: with a state and without would be two programs.
+            state = strong(self.estimator.init(self.target, q))
         if self.light:
             return self._light_columns(q, state, key)
         if self.baseline is None:

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from .jobs import Job
+from .jobs import CellJob
 
 LINES = 10
 
@@ -45,12 +45,12 @@ class StudyProgress:
         if self._bar is not None:
             self._bar.stop()
 
-    def started(self, job: Job) -> None:
+    def started(self, job: CellJob) -> None:
         """Show which cell is running."""
         if self._bar is not None:
             self._bar.update(self._task, description=escape(job.cell.name))
 
-    def finished(self, job: Job, status: str) -> None:
+    def finished(self, job: CellJob, status: str) -> None:
         """Count a cell; off a terminal, say so after each tenth of them."""
         with self._lock:
             self.counts[status] += 1

@@ -1,6 +1,7 @@
 """One cell of a study on disk: a parquet file of evaluations, with everything else in its metadata.
 
-No pickle, no jax: reports are built from these files alone.
+No pickle, no jax: reports are built from these files alone. Format 2 has rows of any method; format 1
+had estimators under Adam only, and is read as method "sgd".
 """
 
 import dataclasses
@@ -12,10 +13,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 
-FORMAT = 1
+from .._extras import needs_extra
+
+with needs_extra("study", "a study"):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+FORMAT = 2
+READABLE = (1, 2)
 COLUMNS = (
     "step",
     "seconds",
@@ -27,29 +33,43 @@ COLUMNS = (
     "lppd",
 )
 STATUSES = ("done", "failed", "skipped", "timeout")
+# What evaluated the ELBOs of format 1, which did not say so.
+FIRST_JUDGE = "independent draws, fresh at every evaluation, shared by the estimators of a repetition"
 
 
 @dataclasses.dataclass(frozen=True)
 class Cell:
-    """What was run. `label` names the estimator with its settings, e.g. "zvcv-gd order 2"."""
+    """What was run. `label` is its name in tables and figures, e.g. "zvcv-gd order 2".
+
+    A row of `estimators` is the method "sgd" with that estimator: Adam at `learning_rate` for `steps`
+    steps of `draws` draws, and `settings` are the estimator's. A row of `methods` has the method's own
+    `settings`; its `estimator`, `draws` and `learning_rate` are None, and so are its `steps` unless
+    they were given.
+    """
 
     task: str
     family: str
-    estimator: str
+    estimator: str | None
     label: str
-    draws: int
+    draws: int | None
     rep: int
-    steps: int
-    learning_rate: float
+    steps: int | None
+    learning_rate: float | None
     batch_size: int | None = None
     settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     group: str = "main"
+    method: str = "sgd"
 
     @property
     def name(self) -> str:
         """A readable name, unique in a study."""
-        parts = (self.group, self.task, self.family, self.label, f"L{self.draws}", f"rep{self.rep}")
-        return "/".join(parts)
+        draws = [] if self.draws is None else [f"L{self.draws}"]
+        return "/".join([self.group, self.task, self.family, self.label, *draws, f"rep{self.rep}"])
+
+    @property
+    def ends_itself(self) -> bool:
+        """Whether the method decides when it is done, and what a step of it costs varies."""
+        return self.method != "sgd"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,7 +78,8 @@ class Record:
 
     `status` is one of `STATUSES`, `reason` says why for all but "done". `columns` maps the names in
     `COLUMNS` to equally long arrays with NaN where a quantity was not evaluated; `outcome` holds
-    scalars: final "elbo", "elbo_error", "compile_seconds", "fit_status", "hint", "dim".
+    scalars: final "elbo", "elbo_error", "compile_seconds", "fit_status", "hint", "dim", "judge", which
+    says how the ELBOs were evaluated, and "judge_offset", what the judge's draws err by at the answer.
     """
 
     cell: Cell
@@ -69,9 +90,18 @@ class Record:
     environment: Mapping[str, Any]
     seed: int
 
+    @property
+    def elbo(self) -> np.ndarray:
+        """The column "elbo", less what the judge's draws err by at the run's answer.
+
+        That makes ELBOs comparable between repetitions, which have draws of their own.
+        """
+        return self.column("elbo") - float(self.outcome.get("judge_offset", 0.0))
+
     def column(self, name: str) -> np.ndarray:
-        """One column, as floats."""
-        return np.asarray(self.columns[name], dtype=float)
+        """One column, as floats; all NaN if it is not there."""
+        length = max((len(column) for column in self.columns.values()), default=0)
+        return np.asarray(self.columns.get(name, np.full(length, math.nan)), dtype=float)
 
 
 def write_record(path: Path, record: Record) -> None:
@@ -101,21 +131,24 @@ def write_record(path: Path, record: Record) -> None:
 
 
 def read_record(path: Path) -> Record:
-    """Read one cell back; a file of another format is refused with a message that says so."""
+    """Read one cell back; a format that is not known is refused with a message that says so."""
     table = pq.read_table(path)
     raw = (table.schema.metadata or {}).get(b"quietgrad")
     about = json.loads(raw) if raw else {}
-    if about.get("format") != FORMAT:
+    if about.get("format") not in READABLE:
         raise ValueError(
-            f"{path.name} has results format {about.get('format')!r}; this version reads {FORMAT}"
+            f"{path.name} has results format {about.get('format')!r}; "
+            f"this version reads {' and '.join(map(str, READABLE))}"
         )
-    columns = {name: table.column(name).to_numpy() for name in table.column_names}
+    outcome = about["outcome"]
+    if about["format"] == 1:
+        outcome = {"judge": FIRST_JUDGE, **outcome}
     return Record(
         cell=Cell(**about["cell"]),
         status=about["status"],
         reason=about["reason"],
-        columns=columns,
-        outcome=about["outcome"],
+        columns={name: table.column(name).to_numpy() for name in table.column_names},
+        outcome=outcome,
         environment=about["environment"],
         seed=about["seed"],
     )

@@ -9,12 +9,12 @@ from typing import Any
 
 from rich.console import Console
 
-from .cells import plan
+from ..environment import current_environment
 from .engines import engine as engine_of
-from .jobs import Job
+from .jobs import CellJob
 from .locks import directory_lock
+from .plan import plan
 from .progress import StudyProgress
-from .run_cell import here
 from .spec import Spec
 from .store import Planned, Store
 
@@ -61,11 +61,13 @@ def run_study(
     jobs = plan(spec, only)
     store = Store(out).create()
     with directory_lock(out):
-        store.write_manifest(jobs, spec=_plain(spec, only), environment=here(), command=command)
+        store.write_manifest(
+            jobs, spec=_plain(spec, only), environment=current_environment(), command=command
+        )
         if fresh:
             for job in jobs:
                 store.remove(job.cell)
-        todo = store.missing(jobs, here())
+        todo = store.missing(jobs, current_environment())
         listener = StudyProgress(len(todo), console)
         listener.note(f"{spec.title}: {_count(jobs, todo)}; results in {out}")
         interrupted = False
@@ -77,11 +79,13 @@ def run_study(
             interrupted = True
             listener.note("interrupted; the same command goes on from here")
         store.sweep()
-        counts = Counter(store.state(Planned(j.cell, j.fingerprint), here()) for j in jobs)
+        counts = Counter(
+            store.state(Planned(j.cell, j.fingerprint), current_environment()) for j in jobs
+        )
         return Outcome(counts, len(todo), interrupted)
 
 
-def _count(jobs: Sequence[Job], todo: Sequence[Job]) -> str:
+def _count(jobs: Sequence[CellJob], todo: Sequence[CellJob]) -> str:
     stored = len(jobs) - len(todo)
     known = f", {stored} stored already" if stored else ""
     return f"{len(jobs)} cells{known}, {len(todo)} to run"

@@ -1,28 +1,16 @@
-"""A study as it is written down: TOML in, a checked and frozen `Spec` out.
+"""A study as it is meant: grids of cells, checked and frozen. `read_spec` makes one from TOML."""
 
-    [study]     title, description, module, timeout, untimed
-    [defaults]  what every grid starts from: any key of a grid
-    [[grid]]    tasks x families x estimators x draws x reps, and how they are run and evaluated
-
-Unknown keys and values of the wrong kind are errors that say what is accepted.
-"""
-
-import tomllib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
-from importlib import resources
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from .._checks import unknown, whole
-
-SHIPPED = resources.files("quietgrad.study") / "specs"
-RESERVED = ("list", "status")
+from .._checks import whole
 
 
 @dataclass(frozen=True)
-class EstimatorSpec:
-    """An estimator by its registered name; `label` is what it is called in tables and figures."""
+class RowSpec:
+    """An estimator or a method by its registered name; `label` is its name in tables and figures."""
 
     name: str
     label: str
@@ -31,19 +19,24 @@ class EstimatorSpec:
 
 @dataclass(frozen=True)
 class Grid:
-    """One block of cells: the product of the first five fields, each repeated `reps` times.
+    """One block of cells: tasks x families x (estimators x draws + methods), each repeated `reps` times.
 
-    Every `evaluate_every` steps the ELBO is evaluated with `elbo_draws` draws. Every `variance_every`
-    steps (a multiple of it; 0 is never) the variance of `variance_repeats` gradients is compared with
-    NoCV's from the same draws, and every `lppd_every` steps the test rows' lppd is computed from
-    `lppd_draws` draws where the task has any. `learning_rate` defaults to the task's own.
+    Rows of `estimators` are Adam at `learning_rate` (the task's own if None) for `steps` steps. Rows of
+    `methods` take their settings instead; "sgd" among them has `steps` and `learning_rate` of the grid
+    unless its settings say otherwise.
+
+    Every `evaluate_every` steps the ELBO is evaluated with `elbo_draws` draws (a method that ends itself
+    is evaluated when it asks). Every `variance_every` steps (a multiple of it; 0 is never) the variance
+    of `variance_repeats` gradients is compared with NoCV's from the same draws, and every `lppd_every`
+    steps the test rows' lppd is computed from `lppd_draws` draws where the task has any.
     `light_evaluation` compiles less for the variance and takes longer to run it: for studies of many
     short cells.
     """
 
     tasks: tuple[str, ...]
     families: tuple[str, ...]
-    estimators: tuple[EstimatorSpec, ...]
+    estimators: tuple[RowSpec, ...] = ()
+    methods: tuple[RowSpec, ...] = ()
     draws: tuple[int, ...] = (10,)
     group: str = "main"
     reps: int = 1
@@ -60,7 +53,11 @@ class Grid:
 
 @dataclass(frozen=True)
 class Spec:
-    """A study. `timeout` is wall-clock seconds for a cell; `untimed` cells may run side by side."""
+    """A study. `timeout` is wall-clock seconds for a cell.
+
+    Rows of "sgd" in an `untimed` study may run side by side; their seconds mean nothing, and come from a
+    timing pass (`quietgrad study time`) instead. Methods whose steps vary in cost are timed in any case.
+    """
 
     name: str
     title: str
@@ -78,131 +75,3 @@ class Spec:
         if steps is not None:
             grids = tuple(replace(g, steps=whole(steps, "steps", least=1)) for g in grids)
         return replace(self, grids=grids)
-
-
-def shipped() -> list[str]:
-    """The names of the specs that come with the package."""
-    return sorted(f.name.removesuffix(".toml") for f in SHIPPED.iterdir() if f.name.endswith(".toml"))
-
-
-def load(name: str) -> Spec:
-    """The shipped spec of this name, or the one in this `.toml` file."""
-    if name in shipped():
-        return parse((SHIPPED / f"{name}.toml").read_text(encoding="utf-8"), name, Path())
-    path = Path(name)
-    if path.suffix != ".toml":
-        raise ValueError(unknown("study", name, shipped()) + " Or give the path of a .toml file.")
-    if not path.is_file():
-        raise FileNotFoundError(f"there is no file {name}")
-    if path.stem in RESERVED:
-        raise ValueError(f"a study cannot be called {path.stem!r}; rename {path.name}")
-    return parse(path.read_text(encoding="utf-8"), path.stem, path.parent)
-
-
-def parse(text: str, name: str, folder: Path) -> Spec:
-    """The spec written in `text`; a module that it names is looked for in `folder`."""
-    try:
-        document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise ValueError(f"study {name!r} is not valid TOML: {error}") from error
-    _known(document, ("study", "defaults", "grid"), f"table of study {name!r}:")
-    about = dict(document.get("study", {}))
-    _known(about, ("title", "description", "module", "timeout", "untimed"), "key of [study]:")
-    defaults, blocks = document.get("defaults", {}), document.get("grid", [])
-    accepted = [f.name for f in fields(Grid)]
-    _known(defaults, accepted, "key of [defaults]:")
-    if not isinstance(blocks, list) or not blocks:
-        raise ValueError(f"study {name!r} has no [[grid]]; it needs at least one")
-    module = about.pop("module", None)
-    if module is not None:
-        module = folder / _text(module, "module")
-        if not module.is_file():
-            raise FileNotFoundError(f"study {name!r} names the module {module}, which does not exist")
-    return Spec(
-        name,
-        _text(about.get("title", name), "title"),
-        tuple(_grid({**defaults, **block}, accepted) for block in blocks),
-        description=_text(about.get("description", ""), "description"),
-        timeout=_positive(about.get("timeout", Spec.timeout), "timeout"),
-        untimed=_flag(about.get("untimed", False), "untimed"),
-        module=module,
-    )
-
-
-def _grid(block: Mapping[str, Any], accepted: Sequence[str]) -> Grid:
-    _known(block, accepted, "key of [[grid]]:")
-    for name in ("tasks", "families", "estimators"):
-        if name not in block:
-            raise ValueError(f"a [[grid]] has no {name}; give them there or in [defaults]")
-    least = {"reps": 1, "steps": 1, "evaluate_every": 1, "elbo_draws": 2, "variance_every": 0}
-    least |= {"variance_repeats": 20, "lppd_every": 0, "lppd_draws": 1}
-    values: dict[str, Any] = {
-        name: whole(block[name], name, least=least[name]) for name in least if name in block
-    }
-    for name in ("tasks", "families"):
-        values[name] = tuple(_text(item, name) for item in _several(block[name], name))
-    values["estimators"] = tuple(_estimator(e) for e in _several(block["estimators"], "estimators"))
-    if "draws" in block:
-        draws = _several(block["draws"], "draws")
-        values["draws"] = tuple(whole(count, "draws", least=1) for count in draws)
-    if "group" in block:
-        values["group"] = _text(block["group"], "group")
-    if "learning_rate" in block:
-        values["learning_rate"] = _positive(block["learning_rate"], "learning_rate")
-    if "light_evaluation" in block:
-        values["light_evaluation"] = _flag(block["light_evaluation"], "light_evaluation")
-    grid = Grid(**values)
-    for name in ("variance_every", "lppd_every"):
-        if getattr(grid, name) % grid.evaluate_every:
-            raise ValueError(
-                f"{name} must be a multiple of evaluate_every ({grid.evaluate_every}); "
-                f"got {getattr(grid, name)}"
-            )
-    return grid
-
-
-def _estimator(given: Any) -> EstimatorSpec:
-    if isinstance(given, str):
-        return EstimatorSpec(given, given)
-    if not isinstance(given, dict):
-        raise ValueError(f"an estimator is a name or a table with name, label, settings; got {given!r}")
-    _known(given, ("name", "label", "settings"), "key of an estimator:")
-    name, settings = _text(given.get("name"), "name of an estimator"), given.get("settings", {})
-    if not isinstance(settings, dict):
-        raise ValueError(f"settings of estimator {name!r} must be a table; got {settings!r}")
-    if "draws" in settings:
-        raise ValueError(f"give the draws of estimator {name!r} in the grid, not in its settings")
-    usual = " ".join([name, *(f"{key} {value}" for key, value in settings.items())])
-    return EstimatorSpec(name, _text(given.get("label", usual), "label"), dict(settings))
-
-
-def _known(given: Any, accepted: Sequence[str], kind: str) -> None:
-    if not isinstance(given, dict):
-        raise ValueError(f"expected a table with {', '.join(accepted)}; got {given!r}")
-    for name in given:
-        if name not in accepted:
-            raise ValueError(unknown(kind, name, accepted))
-
-
-def _several(value: Any, name: str) -> list[Any]:
-    if not isinstance(value, list) or not value:
-        raise ValueError(f"{name} must be a list with something in it; got {value!r}")
-    return value
-
-
-def _text(value: Any, name: str) -> str:
-    if not isinstance(value, str):
-        raise ValueError(f"{name} must be a text; got {value!r}")
-    return value
-
-
-def _positive(value: Any, name: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
-        raise ValueError(f"{name} must be a positive number; got {value!r}")
-    return float(value)
-
-
-def _flag(value: Any, name: str) -> bool:
-    if not isinstance(value, bool):
-        raise ValueError(f"{name} must be true or false; got {value!r}")
-    return value

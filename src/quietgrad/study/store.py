@@ -16,10 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .jobs import Job, digest
-from .records import Cell, Record, read_record, write_record
+from .jobs import CellJob, digest
+from .records import FORMAT, READABLE, Cell, Record, read_record, write_record
 
-FORMAT = 1
 # A stored record is out of date if it was made with another value of one of these.
 IDENTITY = ("quietgrad", "commit", "precision")
 AGAIN = ("failed", "timeout")
@@ -28,10 +27,14 @@ TEMPORARY_SECONDS = 3600.0
 
 @dataclass(frozen=True)
 class Planned:
-    """A cell that the study should have, and the fingerprint that its record should carry."""
+    """A cell that the study should have, and the fingerprint that its record should carry.
+
+    `study` is the name of the spec it comes from; a directory may hold cells of several.
+    """
 
     cell: Cell
     fingerprint: str
+    study: str = ""
 
 
 class Store:
@@ -82,7 +85,7 @@ class Store:
         records = [record for file in self.cells.glob("*.parquet") if (record := _read(file))]
         return sorted(records, key=lambda r: (order.get(r.cell.name, len(order)), r.cell.name))
 
-    def missing(self, jobs: Iterable[Job], environment: Mapping[str, Any]) -> list[Job]:
+    def missing(self, jobs: Iterable[CellJob], environment: Mapping[str, Any]) -> list[CellJob]:
         """The jobs without an up-to-date record, or whose record says that they failed or timed out."""
         return [
             job
@@ -103,16 +106,22 @@ class Store:
         )
         return record.status if same else "out of date"
 
-    def count(self, environment: Mapping[str, Any]) -> Counter[str]:
-        """How many of the planned cells are in which state."""
-        return Counter(self.state(planned, environment) for planned in self.planned())
+    def count(self) -> Counter[str]:
+        """How many of the planned cells are in which state, by the environment of their last run."""
+        about = self.manifest()
+        own = {each["name"]: each["environment"] for each in studies(about)}
+        return Counter(
+            self.state(planned, own.get(planned.study, about["environment"]))
+            for planned in self.planned()
+        )
 
     def planned(self) -> list[Planned]:
         """The cells of the manifest."""
         if not (self.root / "manifest.json").exists():
             return []
         return [
-            Planned(Cell(**entry["cell"]), entry["fingerprint"]) for entry in self.manifest()["cells"]
+            Planned(Cell(**entry["cell"]), entry["fingerprint"], entry.get("study", ""))
+            for entry in self.manifest()["cells"]
         ]
 
     def manifest(self) -> dict[str, Any]:
@@ -121,34 +130,40 @@ class Store:
         if not path.exists():
             raise FileNotFoundError(f"{self.root} is not the results directory of a study")
         about = json.loads(path.read_text(encoding="utf-8"))
-        if about.get("format") != FORMAT:
-            raise ValueError(f"{path} has format {about.get('format')!r}; this version reads {FORMAT}")
+        if about.get("format") not in READABLE:
+            known = " and ".join(map(str, READABLE))
+            raise ValueError(f"{path} has format {about.get('format')!r}; this version reads {known}")
         return about
 
     def write_manifest(
         self,
-        jobs: Sequence[Job],
+        jobs: Sequence[CellJob],
         *,
         spec: Mapping[str, Any],
         environment: Mapping[str, Any],
         command: str,
     ) -> None:
-        """Add these jobs to what the study should have; earlier cells of other names stay."""
+        """Add these jobs to what the directory should have; earlier cells of other names stay.
+
+        The first study of a directory gives it its name; specs of other names are kept beside it.
+        """
+        name = spec["name"]
         known = {planned.cell.name: planned for planned in self.planned()}
-        known |= {job.cell.name: Planned(job.cell, job.fingerprint) for job in jobs}
+        known |= {job.cell.name: Planned(job.cell, job.fingerprint, name) for job in jobs}
         now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-        created = self.manifest()["created"] if (self.root / "manifest.json").exists() else now
+        before = self.manifest() if (self.root / "manifest.json").exists() else {"created": now}
+        mine = {"name": name, "command": command, "spec": dict(spec), "environment": dict(environment)}
+        every = {each["name"]: each for each in studies(before)} | {name: mine}
+        first, *others = every.values()
         document = {
             "format": FORMAT,
-            "name": spec["name"],
-            "created": created,
+            "created": before["created"],
             "updated": now,
-            "command": command,
-            "spec": dict(spec),
-            "environment": dict(environment),
+            **first,
+            "further": others,
             "cells": [
-                {"cell": vars(planned.cell), "fingerprint": planned.fingerprint}
-                for planned in known.values()
+                {"cell": vars(p.cell), "fingerprint": p.fingerprint, "study": p.study}
+                for p in known.values()
             ],
         }
         temporary = self.root / f".manifest.json.{os.getpid()}.tmp"
@@ -157,6 +172,13 @@ class Store:
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, self.root / "manifest.json")
+
+
+def studies(manifest: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What was run into a directory, the first study first: name, command, spec and environment."""
+    keys = ("name", "command", "spec", "environment")
+    first = {key: manifest[key] for key in keys if key in manifest}
+    return [*([first] if "name" in first else []), *manifest.get("further", [])]
 
 
 def _time(path: Path) -> float:

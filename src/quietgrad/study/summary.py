@@ -1,10 +1,9 @@
 """What a study's records say in a few numbers: best ELBO, time to target, medians over repetitions.
 
-An evaluation of the ELBO is noisy, so one lucky value must not set the target or count as an arrival:
-everything here looks at the *settled* ELBO, the median of the last three evaluations. Unlike an
-exponential average it does not remember the first, hugely negative values for dozens of evaluations.
-Records are paired (all estimators of a repetition share evaluation draws), so what noise is left hits
-every estimator alike. Pure numpy: reports use this without jax.
+The target on a task and family is the best ELBO that any run ends with, less one nat. A run arrives
+where it is at the target and stays there (`quietgrad.arrival`). Records are paired (all rows of a
+repetition share evaluation draws), so what noise is left hits every row alike. Pure numpy: reports use
+this without jax.
 """
 
 import math
@@ -13,8 +12,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..arrival import arrival_index
+from . import clock
+from .plateau import late_elbo, on_plateau
 from .records import Record
 
+MARGIN = 1.0
 WINDOW = 3
 
 Problem = tuple[str, str]
@@ -22,10 +25,11 @@ Problem = tuple[str, str]
 
 @dataclass(frozen=True)
 class Arrival:
-    """When one record came within `nats` of the best; `seconds` and `steps` are None if it never did.
+    """When one record came within `nats` of the best; `steps` is None if it never did.
 
-    `best` is the best settled ELBO that any record has on this task and family, whatever its
-    estimator, draws or group, and `target` is `best - nats`. `seconds` are seconds of optimisation.
+    `best` is the best ELBO that any record ends with on this task and family, whatever its method,
+    estimator, draws or group, and `target` is `best - nats`. `seconds` are seconds of optimisation,
+    None if it never came, or if its seconds mean nothing.
     """
 
     record: Record
@@ -37,26 +41,50 @@ class Arrival:
 
 @dataclass(frozen=True)
 class Row:
-    """Medians over the repetitions of one task, family, estimator and number of draws.
+    """Medians over the repetitions of one task, family, label and number of draws.
 
     `seconds_to_target` and `steps_to_target` count a repetition that never arrives as infinitely
-    late, and are None if that makes the median infinite; `arrived` of `reps` did arrive. `elbo`,
-    `seconds` and `variance_ratio` (its median over the last third of each run) are NaN where no
-    repetition has them.
+    late, and are None if that makes the median infinite (or, for seconds, if there is no clock);
+    `arrived` of `reps` did arrive, and `plateaus` of them ended on a plateau. `elbo` is that of the
+    final answer, `gap` how far below the target runs end, `steps` their length, and `seconds`,
+    `step_seconds`, `variance_ratio` (its median over the last third of each run) and `compile_seconds`
+    are NaN where no repetition has them.
     """
 
     group: str
     task: str
     family: str
     label: str
-    draws: int
+    draws: int | None
+    method: str
     reps: int
     elbo: float
+    gap: float
+    steps: float
     seconds: float
+    step_seconds: float
     arrived: int
+    plateaus: int
     seconds_to_target: float | None
     steps_to_target: float | None
     variance_ratio: float
+    compile_seconds: float
+
+    @property
+    def timed(self) -> bool:
+        """Whether there is a clock."""
+        return not math.isnan(self.seconds)
+
+    @property
+    def shortfall(self) -> str:
+        """Why there is no arrival, for a table; empty if there is one."""
+        if self.steps_to_target is not None:
+            return ""
+        if self.arrived:
+            return f"only {self.arrived} of {self.reps} arrived"
+        if not math.isfinite(self.gap):
+            return "not finite"
+        return f"ends {max(self.gap, 0.01):,.{2 if self.gap < 10 else 0}f} short"
 
 
 def settled(elbo: np.ndarray) -> np.ndarray:
@@ -65,7 +93,7 @@ def settled(elbo: np.ndarray) -> np.ndarray:
     NaN counts as minus infinity.
     """
     values = np.where(np.isnan(elbo), -np.inf, np.asarray(elbo, float))
-    # An even number of values takes the lower one: an arrival needs two good evaluations.
+    # An even number of values takes the lower one.
     return np.array(
         [
             np.sort(values[max(0, i + 1 - WINDOW) : i + 1])[min(i, WINDOW - 1) // 2]
@@ -85,18 +113,18 @@ def smoothed(values: np.ndarray, decay: float = 0.9) -> np.ndarray:
 
 
 def best_elbo(records: Iterable[Record]) -> dict[Problem, float]:
-    """The best settled ELBO of each (task, family), over all that was run on it."""
+    """The best ELBO that a run ends with on each (task, family), over all that was run on it."""
     best: dict[Problem, float] = {}
     for record in finished(records):
-        key = problem(record)
-        top = float(np.max(settled(record.column("elbo")), initial=-math.inf))
-        if math.isfinite(top):
-            best[key] = max(best.get(key, -math.inf), top)
+        end = late_elbo(record)
+        if math.isfinite(end):
+            key = problem(record)
+            best[key] = max(best.get(key, -math.inf), end)
     return best
 
 
-def time_to_target(records: Iterable[Record], nats: float = 1.0) -> list[Arrival]:
-    """For each finished record: when its settled ELBO came within `nats` of the best."""
+def time_to_target(records: Iterable[Record], nats: float = MARGIN) -> list[Arrival]:
+    """For each finished record: when it came within `nats` of the best, and stayed."""
     done = finished(records)
     best = best_elbo(done)
     return [_arrival(record, best.get(problem(record), math.nan), nats) for record in done]
@@ -111,12 +139,12 @@ def late_variance_ratio(record: Record) -> float:
     return float(np.median(ratio[late])) if np.any(late) else math.nan
 
 
-def summarise(records: Iterable[Record], nats: float = 1.0) -> list[Row]:
-    """One row per group, task, family, estimator and draws, in the order in which they appear."""
+def summarise(records: Iterable[Record], nats: float = MARGIN) -> list[Row]:
+    """One row per group, task, family, label and draws, in the order in which they appear."""
     rows: dict[tuple, list[Arrival]] = {}
     for arrival in time_to_target(records, nats):
         cell = arrival.record.cell
-        key = (cell.group, cell.task, cell.family, cell.label, cell.draws)
+        key = (cell.group, cell.task, cell.family, cell.label, cell.draws, cell.method)
         rows.setdefault(key, []).append(arrival)
     return [_row(key, arrivals) for key, arrivals in rows.items()]
 
@@ -132,13 +160,15 @@ def problem(record: Record) -> Problem:
 
 
 def _arrival(record: Record, best: float, nats: float) -> Arrival:
-    target = best - nats
-    there = np.flatnonzero(settled(record.column("elbo")) >= target)
-    if len(there) == 0:
+    target, elbo = best - nats, record.elbo
+    # The final answer was evaluated once more: a run may arrive with its last step.
+    place = arrival_index(np.append(elbo, float(record.outcome.get("elbo", math.nan))), target)
+    if place is None or len(elbo) == 0:
         return Arrival(record, best, target, None, None)
-    first = int(there[0])
-    seconds, step = record.column("seconds")[first], record.column("step")[first]
-    return Arrival(record, best, target, float(seconds), int(step))
+    place = min(place, len(elbo) - 1)
+    spent = float(clock.seconds(record)[place])
+    steps = int(record.column("step")[place])
+    return Arrival(record, best, target, None if math.isnan(spent) else spent, steps)
 
 
 def _row(key: tuple, arrivals: list[Arrival]) -> Row:
@@ -147,11 +177,16 @@ def _row(key: tuple, arrivals: list[Arrival]) -> Row:
         *key,
         reps=len(records),
         elbo=_median(float(r.outcome.get("elbo", math.nan)) for r in records),
-        seconds=_median(float(np.max(r.column("seconds"), initial=0.0)) for r in records),
-        arrived=sum(arrival.seconds is not None for arrival in arrivals),
+        gap=_median(arrival.target - late_elbo(arrival.record) for arrival in arrivals),
+        steps=_median(float(np.max(r.column("step"), initial=0.0)) for r in records),
+        seconds=_median(float(np.max(clock.seconds(r), initial=0.0)) for r in records),
+        step_seconds=_median(clock.seconds_per_step(r) for r in records),
+        arrived=sum(arrival.steps is not None for arrival in arrivals),
+        plateaus=sum(map(on_plateau, records)),
         seconds_to_target=_median_arrival(arrival.seconds for arrival in arrivals),
         steps_to_target=_median_arrival(arrival.steps for arrival in arrivals),
         variance_ratio=_median(late_variance_ratio(r) for r in records),
+        compile_seconds=_median(float(r.outcome.get("compile_seconds", math.nan)) for r in records),
     )
 
 

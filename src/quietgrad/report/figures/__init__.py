@@ -1,5 +1,6 @@
-"""The figures of a report. A further kind is a file with a function from `Study` to plans, and a line
-in `FIGURES`.
+"""The figures of a report.
+
+A further kind is a file with a function from `StoredStudy` to plans, and a line in `FIGURES`.
 """
 
 from collections.abc import Callable
@@ -9,7 +10,7 @@ from pathlib import Path
 import matplotlib as mpl
 
 from ..canvas import SETTINGS, save
-from ..study import Study
+from ..stored_study import StoredStudy
 from .ablations import ablations
 from .elbo_iteration import elbo_iteration
 from .elbo_time import elbo_time
@@ -17,7 +18,7 @@ from .plan import Plan
 from .repetitions import repetitions
 from .variance_ratio import variance_ratio
 
-FIGURES: list[Callable[[Study], list[Plan]]] = [
+FIGURES: list[Callable[[StoredStudy], list[Plan]]] = [
     elbo_time,
     elbo_iteration,
     variance_ratio,
@@ -36,8 +37,8 @@ class Drawn:
     picture: bytes
 
 
-def draw_all(study: Study, directory: Path) -> list[Drawn]:
-    """Draw everything there are rows for into `directory`, as PDF and PNG."""
+def draw_all(study: StoredStudy, directory: Path) -> list[Drawn]:
+    """Draw everything there are rows for into `directory`, as SVG and PNG."""
     directory.mkdir(parents=True, exist_ok=True)
     return [_draw(plan, directory) for figure in FIGURES for plan in figure(study)]
 
@@ -46,7 +47,7 @@ def _draw(plan: Plan, directory: Path) -> Drawn:
     stem = directory / plan.file
     if plan.draw is None:
         # A figure from an earlier report must not outlive its rows.
-        for suffix in (".pdf", ".png"):
+        for suffix in (".svg", ".png"):
             stem.with_suffix(suffix).unlink(missing_ok=True)
         return Drawn(plan, b"")
     with mpl.rc_context(SETTINGS):

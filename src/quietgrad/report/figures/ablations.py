@@ -10,7 +10,7 @@ from ...study.records import Record
 from .. import canvas
 from ..curves import curve, decay, late_limits
 from ..names import styles
-from ..study import Study
+from ..stored_study import StoredStudy
 from .plan import Plan
 
 
@@ -29,7 +29,7 @@ ABLATIONS = (
 )
 
 
-def ablations(study: Study) -> list[Plan]:
+def ablations(study: StoredStudy) -> list[Plan]:
     """One figure per ablation and task that has it."""
     made = []
     for ablation in ABLATIONS:
@@ -55,7 +55,7 @@ def ablations(study: Study) -> list[Plan]:
     return made
 
 
-def _runs(study: Study, ablation: Ablation, task: str) -> list[Record]:
+def _runs(study: StoredStudy, ablation: Ablation, task: str) -> list[Record]:
     """The variants, and the usual ZVCV-GD from the ablation itself or else from the main grid."""
     variants = [r for r in study.done if r.cell.task == task and r.cell.label in ablation.variants]
     places = {(run.cell.family, run.cell.draws) for run in variants}
@@ -68,7 +68,7 @@ def _runs(study: Study, ablation: Ablation, task: str) -> list[Record]:
     return [*(own or base), *variants]
 
 
-def _draw(study: Study, runs: Sequence[Record]) -> Figure:
+def _draw(study: StoredStudy, runs: Sequence[Record]) -> Figure:
     looks, factor = styles(study.done), decay(runs)
     reps = sorted({run.cell.rep for run in runs})
     titles = [f"repetition {place + 1}" for place, _ in enumerate(reps)]

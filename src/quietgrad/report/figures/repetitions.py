@@ -9,7 +9,7 @@ from ...study.records import Record
 from .. import canvas
 from ..curves import curve, decay, late_limits
 from ..names import styles
-from ..study import Study
+from ..stored_study import StoredStudy, draws_of, has_draws
 from .plan import Plan
 
 TASKS = ("redwine", "diabetes")
@@ -35,7 +35,7 @@ KINDS = (
 )
 
 
-def repetitions(study: Study) -> list[Plan]:
+def repetitions(study: StoredStudy) -> list[Plan]:
     """ELBO, variance ratio, test lppd, and test lppd from close up."""
     task = next((task for task in TASKS if task in study.tasks()), TASKS[0])
     runs = [r for r in study.main if (r.cell.task, r.cell.family) == (task, "mean-field")]
@@ -47,7 +47,7 @@ def repetitions(study: Study) -> list[Plan]:
             Plan(
                 f"repetitions-{kind.name}",
                 f"{kind.title}, each repetition: {study.task_name(task)}, mean-field",
-                "Each column is one repetition with its own initial point, the same for all estimators. "
+                "Each column is one repetition with its own initial point, the same for all that ran. "
                 + ("Lower is better." if kind.column == "variance_ratio" else "Higher is better."),
                 None,
                 (lambda k=kind: _draw(study, runs, k)) if drawable else None,
@@ -61,14 +61,14 @@ def _absent() -> str:
     return f"no finished mean-field run on {' or '.join(TASKS)}"
 
 
-def _draw(study: Study, runs: Sequence[Record], kind: Kind) -> Figure:
-    looks, draws = styles(study.done), sorted({run.cell.draws for run in runs})
+def _draw(study: StoredStudy, runs: Sequence[Record], kind: Kind) -> Figure:
+    looks, draws = styles(study.done), draws_of(runs)
     reps = sorted({run.cell.rep for run in runs})
     factor = decay(runs) if kind.column == "elbo" else 0.0
     ratio = kind.column == "variance_ratio"
     figure, axes = canvas.grid(
         [f"repetition {place + 1}" for place, _ in enumerate(reps)],
-        [f"L = {count}\n{kind.axis}" for count in draws],
+        [kind.axis if count is None else f"L = {count}\n{kind.axis}" for count in draws],
         share_y="all" if ratio else "col",
     )
     if ratio:
@@ -77,12 +77,13 @@ def _draw(study: Study, runs: Sequence[Record], kind: Kind) -> Figure:
     for place, rep in enumerate(reps):
         column = [run for run in runs if run.cell.rep == rep]
         for row, count in enumerate(draws):
-            axis, here = axes[row, place], [run for run in column if run.cell.draws == count]
+            axis, here = axes[row, place], [run for run in column if has_draws(run.cell, count)]
             lines = [(run.cell.label, curve([run], kind.column, factor)) for run in here]
             known = {label: one for label, one in lines if one is not None}
             shown |= known.keys()
+            end = canvas.last_x(known.values(), "step")
             for label in (label for label in looks if label in known):
-                canvas.line(axis, known[label], "step", "median", looks[label])
+                canvas.line(axis, known[label], "step", "median", looks[label], end=end)
             canvas.finish_axis(axis, "step" if row == len(draws) - 1 else None)
             if not known:
                 canvas.nothing(axis)
@@ -99,4 +100,4 @@ def _limits(runs: Sequence[Record], kind: Kind, factor: float) -> tuple[float, f
     if kind.column == "lppd" and runs[0].cell.task in ZOOM:
         return ZOOM[runs[0].cell.task]
     lines = [curve([run], kind.column, factor) for run in runs]
-    return late_limits([one.median for one in lines if one is not None])
+    return late_limits([one.for_limits("median") for one in lines if one is not None])

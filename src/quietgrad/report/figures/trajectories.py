@@ -5,11 +5,12 @@ from collections.abc import Callable
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from ...study.clock import Clock, clock_of
 from ...study.records import Record
 from .. import canvas
 from ..curves import STATISTICS, Curve, curve, decay, late_limits
 from ..names import FAMILIES, family_name, in_order, styles
-from ..study import Study
+from ..stored_study import StoredStudy, draws_of, has_draws
 from .plan import Plan
 
 PAPER_FAMILIES = ("mean-field", "real-nvp", "low-rank")
@@ -18,9 +19,19 @@ Panel = Callable[[Axes, dict[str, Curve], str], None]
 
 
 def plans(
-    study: Study, kind: str, title: str, caption: str, draw: Callable[[str, str], Figure], column: str
+    study: StoredStudy,
+    kind: str,
+    title: str,
+    caption: str,
+    draw: Callable[[str, str], Figure],
+    column: str,
+    *,
+    timed: bool = False,
 ) -> list[Plan]:
-    """A plan for each family, in the study or in the paper, with medians and with means."""
+    """A plan for each family, in the study or in the paper, with medians and with means.
+
+    `timed` figures need runs that have a clock.
+    """
     made = []
     for family in in_order([*PAPER_FAMILIES, *study.families()], FAMILIES):
         runs = [run for run in study.main if run.cell.family == family]
@@ -28,6 +39,8 @@ def plans(
         if runs and curve(runs, column) is None:
             reason = f"{column} was not evaluated in the runs with {family}"
         drawable = curve(runs, column) is not None
+        if drawable and timed and all(clock_of(run) is Clock.NONE for run in runs):
+            drawable, reason = False, "the runs were not timed, and there was no timing pass yet"
         few = drawable and max(run.cell.rep for run in runs) - min(r.cell.rep for r in runs) < 2
         for statistic in STATISTICS:
             if few and statistic == "mean":
@@ -45,19 +58,21 @@ def plans(
     return made
 
 
-def elbo_grid(study: Study, family: str, x: str, statistic: str) -> Figure:
+def elbo_grid(study: StoredStudy, family: str, x: str, statistic: str) -> Figure:
     """The ELBO against iterations or seconds."""
     factor = decay(study.main)
     limits = {}
     for task in study.tasks():
         runs = [r for r in study.main if (r.cell.family, r.cell.task) == (family, task)]
         found = _curves(runs, "elbo", factor).values()
-        limits[task] = late_limits([one.middle(statistic) for one in found])
+        limits[task] = late_limits([one.for_limits(statistic) for one in found])
 
     def panel(axis: Axes, curves: dict[str, Curve], task: str) -> None:
-        looks = styles(study.done)
+        looks, end = styles(study.done), canvas.last_x(curves.values(), x)
         for label, one in curves.items():
-            canvas.line(axis, one, x, statistic, looks[label])
+            canvas.line(axis, one, x, statistic, looks[label], end=end)
+        if x == "seconds":
+            canvas.time_axis(axis, curves.values())
         if limits[task] is not None:
             axis.set_ylim(*limits[task])
 
@@ -65,7 +80,7 @@ def elbo_grid(study: Study, family: str, x: str, statistic: str) -> Figure:
     return _grid(study, family, "ELBO (nats)", x, panel, "elbo", factor, note)
 
 
-def ratio_grid(study: Study, family: str, statistic: str) -> Figure:
+def ratio_grid(study: StoredStudy, family: str, statistic: str) -> Figure:
     """The variance ratio against iterations."""
     looks, middles = styles(study.done), {}
     for task in study.tasks():
@@ -87,18 +102,28 @@ def ratio_grid(study: Study, family: str, statistic: str) -> Figure:
 
 
 def _grid(
-    study: Study, family: str, what: str, x: str, panel: Panel, column: str, factor: float, note: str
+    study: StoredStudy,
+    family: str,
+    what: str,
+    x: str,
+    panel: Panel,
+    column: str,
+    factor: float,
+    note: str,
 ) -> Figure:
     runs = [run for run in study.main if run.cell.family == family]
     tasks = in_order((run.cell.task for run in runs), study.tasks())
-    draws = sorted({run.cell.draws for run in runs})
-    rows = [f"L = {count}\n{what}" for count in draws]
+    if x == "seconds":
+        # Runs beside others have no seconds until there was a timing pass.
+        runs = [run for run in runs if clock_of(run) is not Clock.NONE]
+    draws = draws_of(runs)
+    rows = [what if count is None else f"L = {count}\n{what}" for count in draws]
     figure, axes = canvas.grid([study.task_name(task) for task in tasks], rows)
     shown: set[str] = {"nocv"} if column == "variance_ratio" else set()
     for row, count in enumerate(draws):
         for place, task in enumerate(tasks):
             axis = axes[row, place]
-            here = [r for r in runs if (r.cell.task, r.cell.draws) == (task, count)]
+            here = [r for r in runs if r.cell.task == task and has_draws(r.cell, count)]
             curves = {
                 label: one
                 for label in styles(here)
@@ -113,10 +138,10 @@ def _grid(
     return figure
 
 
-def _curves(runs: list[Record], column: str, factor: float) -> dict[tuple[str, int], Curve]:
-    keys = {(run.cell.label, run.cell.draws) for run in runs}
+def _curves(runs: list[Record], column: str, factor: float) -> dict[tuple[str, int | None], Curve]:
+    keys = dict.fromkeys((run.cell.label, run.cell.draws) for run in runs)
     found = {
         key: curve([r for r in runs if (r.cell.label, r.cell.draws) == key], column, factor)
-        for key in sorted(keys)
+        for key in keys
     }
     return {key: one for key, one in found.items() if one is not None}

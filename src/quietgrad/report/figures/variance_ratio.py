@@ -1,11 +1,11 @@
 """Variance of the gradient relative to NoCV with the same draws, against iterations, by family."""
 
-from ..study import Study
+from ..stored_study import StoredStudy
 from .plan import Plan
 from .trajectories import plans, ratio_grid
 
 
-def variance_ratio(study: Study) -> list[Plan]:
+def variance_ratio(study: StoredStudy) -> list[Plan]:
     """One figure per family and statistic."""
     return plans(
         study,

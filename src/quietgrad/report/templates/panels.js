@@ -29,18 +29,20 @@
 
   function chosen(want) {
     return data.series.filter((one) => one.task === want.task && one.family === want.family
-      && (want.draws === "all" || String(one.draws) === want.draws));
+      && (want.draws === "all" || one.draws === null || String(one.draws) === want.draws));
   }
 
   function traces(want, quantity) {
-    const out = [];
+    const out = [], answers = [];
     for (const one of chosen(want)) {
       const curve = one[quantity];
       if (!curve) continue;
       const look = data.labels[one.label];
-      const name = text(look.name) + (want.draws === "all" ? `, L = ${one.draws}` : "");
+      const many = want.draws === "all" && one.draws !== null;
+      const name = text(look.name) + (many ? `, L = ${one.draws}` : "");
       const group = `${one.label}|${one.draws}`;
       const x = curve[want.x];
+      if (x.every((value) => value === null)) continue;
       if (want.range && quantity === "elbo") {
         out.push({
           x: x.concat(x.slice().reverse()), y: curve.high.concat(curve.low.slice().reverse()),
@@ -48,11 +50,21 @@
           type: "scatter", hoverinfo: "skip", showlegend: false, legendgroup: group, name: name,
         });
       }
-      const dash = want.draws === "all" ? ["solid", "dot", "dash"][data.draws.indexOf(one.draws) % 3] : look.dash;
+      const dash = many ? ["solid", "dot", "dash"][data.draws.indexOf(one.draws) % 3] : look.dash;
       out.push({
         x: x, y: curve[want.statistic], type: "scatter", name: name, legendgroup: group,
         mode: x.length === 1 ? "markers" : "lines",
         line: { color: shade(look.colour, 1), width: 2.2, dash: dash },
+      });
+      if (one.ends) answers.push({ at: x.length - 1, x: x, y: curve[want.statistic], colour: shade(look.colour, 1), group: group });
+    }
+    // What a method ended with, as a dot and a thin line up to where the last run ends.
+    const end = Math.max(...out.flatMap((line) => line.x).filter((value) => value !== null));
+    for (const one of answers) {
+      out.push({
+        x: [one.x[one.at], end], y: [one.y[one.at], one.y[one.at]], type: "scatter", mode: "lines+markers",
+        line: { color: one.colour, width: 0.8 }, marker: { color: one.colour, size: [8, 0] },
+        hoverinfo: "skip", showlegend: false, legendgroup: one.group, name: "",
       });
     }
     return out;
@@ -73,6 +85,19 @@
     Object.assign(axis, { type: "log", tickmode: "array", tickvals: ticks, ticktext: ticks.map(String) });
   }
 
+  // Where one run takes far longer than another, only a logarithmic axis shows both.
+  function timeAxis(axis, want, lines) {
+    if (want.x !== "seconds") return;
+    const ends = lines.filter((line) => line.showlegend !== false).map((line) => Math.max(...line.x)).filter((value) => value > 0);
+    const low = Math.min(...ends), high = Math.max(...ends);
+    if (!(high > 10 * low)) return;
+    const ticks = [];
+    for (let power = Math.floor(Math.log10(low / 3)); power <= Math.log10(high); power += 1) {
+      for (const digit of [1, 3]) ticks.push(Number(`${digit}e${power}`));
+    }
+    Object.assign(axis, { type: "log", range: [Math.log10(low / 3), Math.log10(high * 1.1)], tickmode: "array", tickvals: ticks, ticktext: ticks.map(String) });
+  }
+
   function layout(want, title, lines) {
     const css = getComputedStyle(document.documentElement);
     const ink = css.getPropertyValue("--ink").trim();
@@ -88,6 +113,7 @@
       legend: { orientation: "h", y: narrow.matches ? -0.26 : -0.17, x: 0, yanchor: "top" },
       annotations: [],
     };
+    timeAxis(made.xaxis, want, lines);
     if (lines.length === 0) {
       made.annotations.push({ text: "nothing was evaluated for this choice", showarrow: false, xref: "paper", yref: "paper", x: 0.5, y: 0.5 });
     }
@@ -97,7 +123,7 @@
   function describe(want) {
     const ends = chosen(want).filter((one) => one.elbo).map((one) => {
       const values = one.elbo[want.statistic].filter((value) => value !== null);
-      const label = data.labels[one.label].name + (want.draws === "all" ? `, L = ${one.draws}` : "");
+      const label = data.labels[one.label].name + (want.draws === "all" && one.draws !== null ? `, L = ${one.draws}` : "");
       return { label: label, end: values[values.length - 1] };
     });
     if (ends.length === 0) return "No run has finished for this choice.";

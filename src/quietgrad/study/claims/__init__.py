@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable
 from ..records import Record
 from .ablations import inner_steps, second_order
 from .claim import Claim, Part, Verdict, conclude
-from .clock import draws_are_cheap, wall_clock
 from .consistency import medians_and_means, rank_five
 from .early import slow_start
 from .elbo import quadcv_lifts, zvcv_is_marginal
 from .evidence import Evidence
 from .predictive import lppd_gains
+from .speed import draws_are_cheap, wall_clock
 from .variance import fifth_at_once, quadcv_is_quieter, zvcv_likes_many_draws
 
 CLAIMS: list[Callable[[Evidence], Claim]] = [

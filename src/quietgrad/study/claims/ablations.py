@@ -2,10 +2,11 @@
 
 import math
 
+from ..plateau import late_elbo
 from .claim import Claim, Part, Verdict, conclude, missing
-from .evidence import POISSON, Evidence, Match, Setting
+from .evidence import POISSON, Evidence, Match, Setting, plateaus
 from .interval import Interval, geometric, mean
-from .measures import late_elbo, typical_ratio
+from .measures import typical_ratio
 
 BASE = "zvcv-gd"
 ORDER_2, STEPS_20, CONVERGED = f"{BASE} order 2", f"{BASE} 20 steps", f"{BASE} to convergence"
@@ -30,16 +31,7 @@ def second_order(evidence: Evidence) -> Claim:
     pairs = matches(evidence, ORDER_2)
     parts = [missing(f'needs "{ORDER_2}" beside "{BASE}" on {WHERE}')]
     if pairs:
-        change = mean([late_elbo(second) - late_elbo(first) for first, second in pairs])
-        parts = [
-            _noise(pairs),
-            change.part(
-                _hurts(change),
-                f"its late ELBO is {change.middle:+.2f} nats from that of first order",
-                f"ELBO {change.middle:+.2f} nats",
-                "+.2f",
-            ),
-        ]
+        parts = [_noise(pairs), _change(pairs)]
     return conclude(
         12,
         "Second-order ZVCV-GD adds noise and hurts the ELBO (frisk, mean-field, L = 10).",
@@ -55,13 +47,26 @@ def _noise(pairs: list[Match]) -> Part:
     ratios = [typical_ratio(second) for _, second in pairs]
     known = [ratio for ratio in ratios if ratio > 0]
     if not known:
-        return missing("no variance ratios of second order")
+        return missing("needs variance ratios of second order (variance_every)")
     ratio = geometric(known)
     return ratio.part(
         ratio.within(1.0, math.inf),
         f"the variance ratio of second order is {ratio.middle:.3g}",
         f"ratio {ratio.middle:.3g}",
         ".3g",
+    )
+
+
+def _change(pairs: list[Match]) -> Part:
+    ended, remark = plateaus(pairs)
+    if not ended:
+        return missing("late ELBO: no repetition had reached a plateau; longer runs could tell")
+    change = mean([late_elbo(second) - late_elbo(first) for first, second in ended])
+    return change.part(
+        _hurts(change),
+        f"its late ELBO is {change.middle:+.2f} nats from that of first order{remark}",
+        f"ELBO {change.middle:+.2f} nats",
+        "+.2f",
     )
 
 
@@ -118,12 +123,20 @@ def _convergence(twenty: list[Match], converged: list[Match]) -> Part:
 def _unmoved(twenty: list[Match], converged: list[Match]) -> list[Part]:
     parts = []
     for name, pairs in (("20 steps", twenty), ("convergence", converged)):
-        if pairs:
-            change = mean([late_elbo(more) - late_elbo(four) for four, more in pairs])
+        ended, remark = plateaus(pairs)
+        if pairs and not ended:
+            parts.append(
+                missing(
+                    f"late ELBO with {name}: no repetition had reached a plateau; longer runs could tell"
+                )
+            )
+        elif ended:
+            change = mean([late_elbo(more) - late_elbo(four) for four, more in ended])
             parts.append(
                 change.part(
                     change.within(-STILL, STILL),
-                    f"with {name} the late ELBO is {change.middle:+.2f} nats from that with 4 steps",
+                    f"with {name} the late ELBO is {change.middle:+.2f} nats from that with 4 "
+                    f"steps{remark}",
                     f"ELBO, {name}: {change.middle:+.2f} nats",
                     "+.2f",
                 )

@@ -21,7 +21,8 @@ class Verdict(enum.StrEnum):
 class Part:
     """One measurable statement within a claim: the verdict on it, the number behind it, and why.
 
-    `reps` is set where `uncertainty` is an interval over repetitions.
+    `reps` is set where `uncertainty` is an interval over so many repetitions, or whatever `over` says.
+    `absent` marks a part that these records cannot judge, because rows are missing or runs too short.
     """
 
     verdict: Verdict
@@ -29,6 +30,8 @@ class Part:
     value: str = ""
     uncertainty: str = ""
     reps: int = 0
+    over: str = "repetitions"
+    absent: bool = False
 
 
 @dataclass(frozen=True)
@@ -47,10 +50,17 @@ class Claim:
     why: str
     parts: tuple[Part, ...] = ()
 
+    @property
+    def within_reach(self) -> bool:
+        """Whether these records can judge it: there is a verdict, or only noise stands before one."""
+        if self.verdict is not Verdict.CANNOT_TELL:
+            return True
+        return bool(self.parts) and not any(part.absent for part in self.parts)
+
 
 def missing(what: str) -> Part:
-    """A part that cannot be judged because there are no records for it."""
-    return Part(Verdict.CANNOT_TELL, f"not judged: {what}")
+    """A part that cannot be judged because there are no records for it; `what` says which could tell."""
+    return Part(Verdict.CANNOT_TELL, f"not judged: {what}", absent=True)
 
 
 def conclude(number: int, text: str, how: str, parts: Sequence[Part], *remarks: str) -> Claim:
@@ -79,11 +89,18 @@ def conclude(number: int, text: str, how: str, parts: Sequence[Part], *remarks: 
 
 def _uncertainty(parts: Sequence[Part]) -> str:
     known = "; ".join(part.uncertainty for part in parts if part.uncertainty)
-    reps = sorted({part.reps for part in parts if part.reps > 1})
-    if not reps:
+    counts: dict[str, set[int]] = {}
+    for part in parts:
+        if part.reps > 1:
+            counts.setdefault(part.over, set()).add(part.reps)
+    if not counts:
         return known or "none"
-    count = str(reps[0]) if len(reps) == 1 else f"{reps[0]} to {reps[-1]}"
-    return f"{known} (90% intervals over {count} repetitions)"
+    return f"{known} (90% intervals over {' and '.join(map(_count, counts, counts.values()))})"
+
+
+def _count(over: str, reps: set[int]) -> str:
+    few, many = min(reps), max(reps)
+    return f"{few} {over}" if few == many else f"{few} to {many} {over}"
 
 
 def _sentence(text: str) -> str:

@@ -55,6 +55,7 @@ def _early_gap(evidence: Evidence, plain: Record, quad: Record) -> float:
     if len(steps) == 0:
         return math.nan
     end = evidence.respectable(plain).steps
+    # At the same draws, so that their error cancels.
     gap = quad.column("elbo")[other] - plain.column("elbo")[where]
     early = (steps > 0) & (steps <= (steps[-1] / 3 if end is None else end)) & np.isfinite(gap)
     return float(np.median(gap[early])) if np.any(early) else math.nan

@@ -9,9 +9,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from ..clock import Clock, clock_of, rounds
+from ..plateau import on_plateau
 from ..records import Record
 from ..summary import Arrival, finished, problem, time_to_target
-from .measures import arrived
 
 ESTIMATORS = ("nocv", "zvcv-gd", "quadcv")
 TITLES = {"nocv": "NoCV", "zvcv-gd": "ZVCV-GD", "quadcv": "QuadCV"}
@@ -39,10 +40,10 @@ class Evidence:
     """Finished records with an ELBO, by model, family, label and draws, paired by repetition."""
 
     def __init__(self, records: Iterable[Record]) -> None:
-        self._runs: dict[tuple[str, str, str, str, int], dict[int, Record]] = {}
+        self._runs: dict[tuple[str, str, str, str, int | None], dict[int, Record]] = {}
         for record in finished(records):
             cell = record.cell
-            if not np.any(np.isfinite(record.column("elbo"))):
+            if not np.any(np.isfinite(record.elbo)):
                 continue
             key = (cell.group, cell.task, cell.family, cell.label, cell.draws)
             self._runs.setdefault(key, {})[cell.rep] = record
@@ -88,6 +89,33 @@ class Evidence:
         common = set.intersection(*(set(by_rep) for by_rep in found)) if found else set()
         return [tuple(by_rep[rep] for by_rep in found) for rep in sorted(common)]
 
+    def ended(self, setting: Setting, *labels: str, group: str = "main") -> tuple[list[Match], str]:
+        """As `match`, for claims about the end of a run: where every run has reached a plateau.
+
+        Also a remark on how many repetitions that leaves, empty if it is all of them.
+        """
+        return plateaus(self.match(setting, *labels, group=group))
+
+    def clock(self, settings: Iterable[Setting]) -> str:
+        """A sentence on where seconds come from, or nothing if the cells have their own."""
+        found = [
+            run
+            for setting in settings
+            for label in ESTIMATORS
+            for (run,) in self.match(setting, label)
+            if clock_of(run) is Clock.TIMING_PASS
+        ]
+        if not found:
+            return ""
+        spreads = [
+            np.ptp(np.quantile(rounds(run), (0.25, 0.75))) / np.median(rounds(run)) for run in found
+        ]
+        return (
+            "seconds are steps times the seconds of a step, measured apart in "
+            f"{len(rounds(found[0]))} interleaved rounds (middle half of them within "
+            f"{float(np.median(spreads)):.1%})"
+        )
+
     def settings(
         self,
         *labels: str,
@@ -112,7 +140,7 @@ class Evidence:
                 for record in runs.values()
             ]
             # The best of runs that are all still rising is not what they will reach.
-            known = {problem(record) for record in ours if arrived(record)}
+            known = {problem(record) for record in ours if on_plateau(record)}
             self._respectable = {
                 arrival.record.cell.name: arrival
                 if problem(arrival.record) in known
@@ -120,6 +148,14 @@ class Evidence:
                 for arrival in time_to_target(ours, nats=RESPECTABLE)
             }
         return self._respectable[record.cell.name]
+
+
+def plateaus(matches: Sequence[Match]) -> tuple[list[Match], str]:
+    """The matches in which every run has reached a plateau, and a remark if that is not all of them."""
+    ended = [match for match in matches if all(map(on_plateau, match))]
+    if len(ended) == len(matches):
+        return ended, ""
+    return ended, f" (in the {len(ended)} of {len(matches)} repetitions that reached a plateau)"
 
 
 def by_rep(values: Iterable[tuple[int, float]]) -> dict[int, list[float]]:

@@ -35,12 +35,23 @@ class Interval:
             return Verdict.DOES_NOT
         return Verdict.CANNOT_TELL
 
-    def part(self, verdict: Verdict, why: str, value: str, spec: str, about: str = "") -> Part:
+    def part(
+        self,
+        verdict: Verdict,
+        why: str,
+        value: str,
+        spec: str,
+        *,
+        about: str = "",
+        over: str = "repetitions",
+    ) -> Part:
         """A part of a claim with this interval, its ends in the format `spec`, as its uncertainty."""
         if self.reps < 2:
-            return Part(verdict, f"{why} (one repetition, so no interval)", value)
+            return Part(verdict, f"{why} (one repetition, so no interval; three could tell)", value)
+        if verdict is Verdict.CANNOT_TELL:
+            why = f"{why} (the interval reaches over the edge; more {over} could tell)"
         ends = f"{about}{self.low:{spec}} to {self.high:{spec}}"
-        return Part(verdict, why, value, ends, self.reps)
+        return Part(verdict, why, value, ends, self.reps, over)
 
 
 def mean(values: Sequence[float]) -> Interval:

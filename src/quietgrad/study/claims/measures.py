@@ -1,58 +1,42 @@
-"""Numbers drawn from a single record, NaN where it does not have them."""
+"""Numbers drawn from a single record or a pair of them, NaN where they do not have them."""
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
+from ..clock import rounds, seconds_per_step
+from ..plateau import tail_mean
 from ..records import Record
 from ..summary import smoothed
 
-
-def late_elbo(record: Record) -> float:
-    """Mean ELBO over the last tenth of the evaluations."""
-    return _tail_mean(record.column("elbo"), 0.1)
+ROUNDS = "rounds of the timing pass"
 
 
 def late_lppd(record: Record) -> float:
     """Mean test lppd over the last tenth of the evaluations that have one."""
-    return _tail_mean(record.column("lppd"), 0.1)
+    return tail_mean(record.column("lppd"))
 
 
-def still_rising(record: Record) -> float:
-    """How many nats the last fifth of the evaluations is above the fifth before it."""
-    elbo = _finite(record.column("elbo"))
-    count = len(elbo) // 5
-    if count < 2:
-        return math.inf
-    return float(np.mean(elbo[-count:]) - np.mean(elbo[-2 * count : -count]))
+def step_ratios(pairs: Sequence[tuple[Record, Record]]) -> tuple[list[tuple[int, float]], str]:
+    """Seconds of a step, second over first, numbered; and what the numbers count.
 
-
-def plateau_tolerance(record: Record) -> float:
-    """Rises below this count as a plateau: one nat, or 0.2% of the ELBO if that is more."""
-    return max(1.0, 0.002 * abs(late_elbo(record)))
-
-
-def arrived(record: Record) -> bool:
-    """Whether the run has reached a plateau."""
-    return still_rising(record) < plateau_tolerance(record)
-
-
-def timed(record: Record) -> bool:
-    """Whether the cell had its machine to itself, so that its seconds mean something."""
-    return record.outcome.get("timed") is not False
-
-
-def seconds_per_step(record: Record) -> float:
-    """Optimisation time of a step, averaged over the run; NaN if other cells ran beside it."""
-    step, seconds = record.column("step"), record.column("seconds")
-    if not timed(record) or len(step) < 2 or step[-1] <= step[0] or seconds[-1] <= seconds[0]:
-        return math.nan
-    return float((seconds[-1] - seconds[0]) / (step[-1] - step[0]))
+    A ratio for each repetition, or for each round of the timing pass where that is the clock: there the
+    two were measured one after the other, and all repetitions share its times.
+    """
+    timing = [(rounds(first), rounds(second)) for first, second in pairs]
+    if timing and all(a and b for a, b in timing):
+        first, second = timing[0]
+        found = [(place, b / a) for place, (a, b) in enumerate(zip(first, second, strict=False))]
+        return found, ROUNDS
+    ratios = [(b.cell.rep, seconds_per_step(b) / seconds_per_step(a)) for a, b in pairs]
+    return [(rep, ratio) for rep, ratio in ratios if math.isfinite(ratio)], "repetitions"
 
 
 def typical_ratio(record: Record) -> float:
     """Median variance ratio over the whole run."""
-    ratio = _finite(record.column("variance_ratio"))
+    ratio = record.column("variance_ratio")
+    ratio = ratio[np.isfinite(ratio)]
     return float(np.median(ratio)) if len(ratio) else math.nan
 
 
@@ -73,12 +57,3 @@ def step_of_ratio(record: Record, level: float) -> float:
         return math.nan
     below = smoothed(np.log(ratio[known]), decay=0.5) < math.log(level)
     return float(step[known][np.argmax(below)]) if np.any(below) else math.inf
-
-
-def _tail_mean(values: np.ndarray, share: float) -> float:
-    known = _finite(values)
-    return float(np.mean(known[-max(1, int(share * len(known))) :])) if len(known) else math.nan
-
-
-def _finite(values: np.ndarray) -> np.ndarray:
-    return values[np.isfinite(values)]

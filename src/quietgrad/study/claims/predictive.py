@@ -4,12 +4,13 @@ import math
 
 import numpy as np
 
+from ..plateau import on_plateau
 from ..records import Record
 from ..summary import settled
 from .claim import Claim, Part, Verdict, conclude, missing
 from .evidence import DRAWS, ESTIMATORS, NETWORK, RESPECTABLE, Evidence, Setting, by_rep
 from .interval import mean
-from .measures import arrived, late_lppd
+from .measures import late_lppd
 
 LATE = 6.0
 EARLY = 100.0
@@ -48,10 +49,10 @@ def _settings(evidence: Evidence, label: str) -> list[Setting]:
 
 
 def _gains(runs: list[Record]) -> list[Part]:
-    found = [(run.cell.rep, *_split(run)) for run in runs if arrived(run)]
+    found = [(run.cell.rep, *_split(run)) for run in runs if on_plateau(run)]
     known = [one for one in found if all(map(math.isfinite, one[1:]))]
     if not known:
-        return [missing("no run had reached a plateau with its test lppd evaluated on the way")]
+        return [missing("gains in lppd: no run had reached a plateau; longer runs could tell")]
     late = mean([float(np.median(v)) for v in by_rep((r, late) for r, _, late in known).values()])
     early = mean([float(np.median(v)) for v in by_rep((r, early) for r, early, _ in known).values()])
     return [
@@ -72,7 +73,7 @@ def _gains(runs: list[Record]) -> list[Part]:
 
 def _split(run: Record) -> tuple[float, float]:
     """Gain in lppd until the ELBO is respectable, and after that."""
-    elbo, lppd = settled(run.column("elbo")), run.column("lppd")
+    elbo, lppd = settled(run.elbo), run.column("lppd")
     known = np.flatnonzero(np.isfinite(lppd))
     there = int(np.argmax(elbo >= np.max(elbo) - RESPECTABLE))
     after = known[known >= there]
@@ -83,19 +84,19 @@ def _split(run: Record) -> tuple[float, float]:
 
 
 def _settles(runs: list[Record], task: str) -> Part:
-    ends = [late_lppd(run) for run in runs]
+    ended = [run for run in runs if on_plateau(run)]
+    if not ended:
+        return missing("where lppd settles: no run had reached a plateau; longer runs could tell")
+    ends = [late_lppd(run) for run in ended]
     span = f"{min(ends):.1f} to {max(ends):.1f}"
     if task != NETWORK[0]:
         why = f"the range belongs to {NETWORK[0]}; on {task} test lppd ends at {span}"
-        return Part(Verdict.CANNOT_TELL, why, f"ends at {span}")
-    if not all(arrived(run) for run in runs):
-        why = f"test lppd ends at {span}, but runs were still rising"
-        return Part(Verdict.CANNOT_TELL, why, f"ends at {span}")
+        return Part(Verdict.CANNOT_TELL, why, f"ends at {span}", absent=True)
     inside = sum(RANGE[0] < end < RANGE[1] for end in ends) / len(ends)
     verdict = Verdict.HOLDS if inside >= 0.8 else Verdict.CANNOT_TELL
     return Part(
         Verdict.DOES_NOT if inside < 0.5 else verdict,
-        f"{inside:.0%} of the runs end in the range",
+        f"{inside:.0%} of the {len(ends)} runs (of {len(runs)}) that reached a plateau end in the range",
         f"ends at {span}",
         f"{inside:.0%} of {len(ends)} runs",
     )

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol, runtime_checkable
 
 from ..._checks import lookup
-from ..jobs import Job
+from ..jobs import CellJob
 from ..store import Store
 
 # Modules with a function `run`; imported when used, for each brings its own libraries.
@@ -24,17 +24,17 @@ REGISTRY = {
 class Listener(Protocol):
     """Is told what happens, possibly from several threads."""
 
-    def started(self, job: Job) -> None:
+    def started(self, job: CellJob) -> None:
         """A job is about to run."""
 
-    def finished(self, job: Job, status: str) -> None:
+    def finished(self, job: CellJob, status: str) -> None:
         """A job's record was stored."""
 
     def note(self, text: str) -> None:
         """Something the user may want to know."""
 
 
-Engine = Callable[[Sequence[Job], Store, Listener, str | None], None]
+Engine = Callable[[Sequence[CellJob], Store, Listener, str | None], None]
 
 
 def engine(name: str) -> tuple[Engine, str | None]:

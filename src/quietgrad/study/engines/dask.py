@@ -13,23 +13,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..jobs import Job, lost
+from ..._extras import needs_extra
+from ...environment import current_environment, threads
+from ..jobs import CellJob, lost
 from ..store import Store
 from . import Listener
+
+with needs_extra("study", "the dask engine"):
+    from distributed import Client, LocalCluster, as_completed, get_worker
 
 CONNECT_SECONDS = 30
 
 
-def run(jobs: Sequence[Job], store: Store, listener: Listener, address: str | None = None) -> None:
+def run(jobs: Sequence[CellJob], store: Store, listener: Listener, address: str | None = None) -> None:
     """Submit every job, and wait until each is stored or given up."""
-    try:
-        from distributed import Client, as_completed
-    except ImportError as error:
-        raise ImportError("the dask engine needs `pip install 'quietgrad[study]'`") from error
-    from ..run_cell import here
-
     root, run_id = str(store.root.resolve()), uuid.uuid4().hex[:8]
-    with _cluster(jobs, address) as cluster, _client(Client, cluster) as client:
+    with _cluster(jobs, address) as cluster, _client(cluster) as client:
         futures = {
             client.submit(
                 run_on_worker, job.to_json(), root, key=f"{job.cell.name}-{run_id}", pure=False
@@ -42,7 +41,7 @@ def run(jobs: Sequence[Job], store: Store, listener: Listener, address: str | No
                 if future.status == "finished":
                     listener.finished(job, future.result())
                 elif future.status == "error":
-                    record = lost(job, _why(future.exception()), here())
+                    record = lost(job, _why(future.exception()), current_environment())
                     store.write(record)
                     listener.finished(job, record.status)
                 else:
@@ -55,15 +54,15 @@ def run(jobs: Sequence[Job], store: Store, listener: Listener, address: str | No
 def run_on_worker(values: Mapping[str, Any], root: str) -> str:
     """Run one job on the worker that this is called on, and store its cell; the cell's status."""
     _pin_threads()
-    from ...compiled import keep_compiled
+    from ...compilation_cache import keep_compiled
     from ..locks import host_lock
-    from ..run_cell import here, run_cell
+    from ..run_cell import run_cell
 
     keep_compiled()
-    job, store = Job.from_json(values), Store(Path(root))
+    job, store = CellJob.from_json(values), Store(Path(root))
     with host_lock() if job.timed else contextlib.nullcontext():
         # A worker may be lost between storing a cell and saying so.
-        stored = None if store.missing([job], here()) else store.read(job.cell)
+        stored = None if store.missing([job], current_environment()) else store.read(job.cell)
         record = run_cell(job) if stored is None else stored
         if stored is None:
             store.write(record)
@@ -72,8 +71,6 @@ def run_on_worker(values: Mapping[str, Any], root: str) -> str:
 
 def _pin_threads() -> None:
     """Give XLA as many threads as Dask gives the worker; it would take all cores for each worker."""
-    from distributed import get_worker
-
     if "jax" not in sys.modules:
         threads = get_worker().state.nthreads
         os.environ.setdefault("PJRT_NPROC", str(threads))
@@ -83,14 +80,10 @@ def _pin_threads() -> None:
 
 
 @contextlib.contextmanager
-def _cluster(jobs: Sequence[Job], address: str | None) -> Iterator[Any]:
+def _cluster(jobs: Sequence[CellJob], address: str | None) -> Iterator[Any]:
     if address is not None:
         yield address
         return
-    from distributed import LocalCluster
-
-    from ..run_cell import threads
-
     # Timed cells wait for one another on a host, so one worker does all that several could.
     workers = 1 if any(job.timed for job in jobs) else threads()
     settings = {"threads_per_worker": 1, "processes": True, "dashboard_address": None}
@@ -99,9 +92,9 @@ def _cluster(jobs: Sequence[Job], address: str | None) -> Iterator[Any]:
 
 
 @contextlib.contextmanager
-def _client(make: Any, cluster: Any) -> Iterator[Any]:
+def _client(cluster: Any) -> Iterator[Any]:
     try:
-        client = make(cluster, timeout=CONNECT_SECONDS)
+        client = Client(cluster, timeout=CONNECT_SECONDS)
     except OSError as error:
         raise ValueError(f"no Dask scheduler answers at {cluster}: {error}") from error
     with client:

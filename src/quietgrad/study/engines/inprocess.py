@@ -3,9 +3,9 @@
 import contextlib
 from collections.abc import Sequence
 
-from ..jobs import Job
+from ..jobs import CellJob
 from ..locks import host_lock
-from ..rehearsal import ahead, rehearse
+from ..precompile import group_ahead, precompile
 from ..run_cell import run_cell
 from ..store import Store
 from . import Listener
@@ -13,14 +13,14 @@ from . import Listener
 WAITING = "waiting: another timed study is running on this host"
 
 
-def run(jobs: Sequence[Job], store: Store, listener: Listener, address: str | None = None) -> None:
+def run(jobs: Sequence[CellJob], store: Store, listener: Listener, address: str | None = None) -> None:
     """Run the jobs; timed ones while no other study on this host times anything."""
     del address
     for place, job in enumerate(jobs):
         lock = host_lock(lambda: listener.note(WAITING)) if job.timed else contextlib.nullcontext()
         with lock:
             listener.started(job)
-            rehearse(ahead(jobs, place))
+            precompile(group_ahead(jobs, place))
             record = run_cell(job)
             store.write(record)
         listener.finished(job, record.status)

@@ -15,10 +15,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from ..jobs import Job, lost
+from ...environment import current_environment, threads
+from ..jobs import CellJob, lost
 from ..locks import host_lock
-from ..rehearsal import ahead, bench
-from ..run_cell import here, threads
+from ..precompile import compile_group, group_ahead
 from ..store import Store
 from . import Listener
 from .inprocess import WAITING
@@ -27,80 +27,81 @@ from .inprocess import WAITING
 GRACE_SECONDS = 30.0
 
 
-def run(jobs: Sequence[Job], store: Store, listener: Listener, address: str | None = None) -> None:
+def run(jobs: Sequence[CellJob], store: Store, listener: Listener, address: str | None = None) -> None:
     """Run timed jobs one by one, untimed ones side by side."""
     del address
     timed = [job for job in jobs if job.timed]
     untimed = [job for job in jobs if not job.timed]
-    crew = _Crew(store, listener)
+    workers = _WorkerPool(store, listener)
     lanes = _lanes(untimed, threads())
     with ThreadPoolExecutor(threads()) as pool:
         try:
-            crew.run(timed, share=1)
-            list(pool.map(lambda lane: crew.run(lane, share=len(lanes)), lanes))
+            workers.run(timed, share=1)
+            list(pool.map(lambda lane: workers.run(lane, share=len(lanes)), lanes))
         except BaseException:
-            crew.dismiss()
+            workers.stop()
             raise
 
 
-def _lanes(jobs: Sequence[Job], count: int) -> list[list[Job]]:
-    """Share out jobs, those of one bench together while there are enough benches."""
-    benches: dict[Any, list[Job]] = {}
+def _lanes(jobs: Sequence[CellJob], count: int) -> list[list[CellJob]]:
+    """Share out jobs, those of one compile group together while there are enough groups."""
+    groups: dict[Any, list[CellJob]] = {}
     for job in jobs:
-        benches.setdefault(bench(job), []).append(job)
-    units = list(benches.values()) if len(benches) >= count else [[job] for job in jobs]
-    lanes: list[list[Job]] = [[] for _ in range(min(count, len(units)))]
+        groups.setdefault(compile_group(job), []).append(job)
+    units = list(groups.values()) if len(groups) >= count else [[job] for job in jobs]
+    lanes: list[list[CellJob]] = [[] for _ in range(min(count, len(units)))]
     for unit in sorted(units, key=len, reverse=True):
         min(lanes, key=len).extend(unit)
     return lanes
 
 
-class _Crew:
+class _WorkerPool:
     """The processes at work, and what they do."""
 
     def __init__(self, store: Store, listener: Listener):
         self.store, self.listener = store, listener
         self.workers: set[_Worker] = set()
-        self.dismissed = threading.Event()
+        self.stopped = threading.Event()
 
-    def dismiss(self) -> None:
+    def stop(self) -> None:
         """End all processes; what they were doing is not stored."""
-        self.dismissed.set()
+        self.stopped.set()
         for worker in list(self.workers):
             worker.process.kill()
 
-    def run(self, jobs: Sequence[Job], *, share: int) -> None:
+    def run(self, jobs: Sequence[CellJob], *, share: int) -> None:
         """Run jobs one by one, in one process for as long as it lives."""
         with contextlib.ExitStack() as stack:
             worker = None
             for place, job in enumerate(jobs):
                 with self._turn(job):
                     self.listener.started(job)
-                    coming = ahead(jobs, place)
+                    coming = group_ahead(jobs, place)
                     limit = GRACE_SECONDS + sum(one.timeout for one in coming)
                     if worker is None or worker.dead:
-                        worker = stack.enter_context(self._hire(share))
-                    if coming and worker.ask("rehearse", coming, self.store, limit) is None:
-                        worker = stack.enter_context(self._hire(share))
+                        worker = stack.enter_context(self._started(share))
+                    if coming and worker.ask("precompile", coming, self.store, limit) is None:
+                        worker = stack.enter_context(self._started(share))
                     status = worker.ask("run", [job], self.store, job.timeout + GRACE_SECONDS)
-                    if self.dismissed.is_set():
+                    if self.stopped.is_set():
                         return
                     if status is None:
-                        record = lost(job, worker.epitaph(job), here(), timeout=worker.killed)
+                        reason, where = worker.failure_reason(job), current_environment()
+                        record = lost(job, reason, where, timeout=worker.killed)
                         self.store.write(record)
                         status = record.status
                 self.listener.finished(job, status)
 
-    def _turn(self, job: Job) -> contextlib.AbstractContextManager[None]:
+    def _turn(self, job: CellJob) -> contextlib.AbstractContextManager[None]:
         if not job.timed:
             return contextlib.nullcontext()
         return host_lock(lambda: self.listener.note(WAITING))
 
     @contextlib.contextmanager
-    def _hire(self, share: int) -> Iterator["_Worker"]:
+    def _started(self, share: int) -> Iterator["_Worker"]:
         worker = _Worker(share)
         self.workers.add(worker)
-        if self.dismissed.is_set():
+        if self.stopped.is_set():
             worker.process.kill()
         try:
             yield worker
@@ -115,7 +116,7 @@ class _Worker:
     def __init__(self, share: int):
         root = str(Path(__file__).parents[3])
         path = os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])
-        precision = "1" if here()["precision"] == "float64" else "0"
+        precision = "1" if current_environment()["precision"] == "float64" else "0"
         environment = {**os.environ, "PYTHONPATH": path, "JAX_ENABLE_X64": precision}
         if share > 1:
             environment["PJRT_NPROC"] = str(max(1, threads() // share))
@@ -141,14 +142,16 @@ class _Worker:
             with contextlib.suppress(OSError):
                 pipe.close()
 
-    def ask(self, what: str, jobs: Sequence[Job], store: Store, limit: float) -> str | None:
+    def ask(self, what: str, jobs: Sequence[CellJob], store: Store, limit: float) -> str | None:
         """The answer; None if the process died, or was killed because it took longer than `limit`."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         request = {"do": what, "store": str(store.root), "jobs": [job.to_json() for job in jobs]}
         timer = threading.Timer(limit, self._too_long)
-        timer.start()
+        # Ctrl-C may come before there is a chance to cancel it, and must not wait for it.
+        timer.daemon = True
         try:
+            timer.start()
             self.process.stdin.write(json.dumps(request) + "\n")
             self.process.stdin.flush()
             answer = self.process.stdout.readline()
@@ -161,7 +164,7 @@ class _Worker:
             return None
         return json.loads(answer)["status"]
 
-    def epitaph(self, job: Job) -> str:
+    def failure_reason(self, job: CellJob) -> str:
         """Why there is no answer."""
         if self.killed:
             return f"killed after {job.timeout + GRACE_SECONDS:g} s (timeout {job.timeout:g} s)"

@@ -29,16 +29,16 @@ def _listen(lines: TextIO, requests: "queue.SimpleQueue[str]") -> None:
 
 
 def _do(request: dict) -> str:
-    from ...compiled import keep_compiled
-    from ..jobs import Job
-    from ..rehearsal import rehearse
+    from ...compilation_cache import keep_compiled
+    from ..jobs import CellJob
+    from ..precompile import precompile
     from ..run_cell import run_cell
     from ..store import Store
 
     keep_compiled()
-    jobs = [Job.from_json(values) for values in request["jobs"]]
-    if request["do"] == "rehearse":
-        rehearse(jobs)
+    jobs = [CellJob.from_json(values) for values in request["jobs"]]
+    if request["do"] == "precompile":
+        precompile(jobs)
         return "ready"
     record = run_cell(jobs[0])
     Store(Path(request["store"])).write(record)

@@ -6,8 +6,8 @@ import json
 import pytest
 import toys
 
-from quietgrad.study.jobs import Job, seed_of
-from quietgrad.study.rehearsal import ahead
+from quietgrad.study.jobs import CellJob, seed_of
+from quietgrad.study.precompile import group_ahead
 
 
 def test_estimators_draws_and_groups_share_seeds_and_repetitions_do_not(tmp_path):
@@ -27,12 +27,12 @@ def test_seeds_never_change():
     assert [seed_of("frisk", "mean-field", rep) for rep in range(2)] == [1158795673, 728434242]
 
 
-def test_repetitions_are_neighbours_and_a_bench_is_rehearsed_at_its_start(tmp_path):
+def test_repetitions_are_neighbours_and_a_group_is_compiled_at_its_start(tmp_path):
     jobs = toys.jobs(tmp_path, families=("mean-field", "low-rank"))
     programs = [job.programs for job in jobs]
     assert programs[0] == programs[1]
     assert len(set(programs)) == len(programs) // 2
-    assert [len(ahead(jobs, place)) for place in range(len(jobs))] == [4, 0, 0, 0, 4, 0, 0, 0]
+    assert [len(group_ahead(jobs, place)) for place in range(len(jobs))] == [4, 0, 0, 0, 4, 0, 0, 0]
 
 
 def test_the_same_cell_twice_is_an_error(tmp_path):
@@ -43,7 +43,7 @@ def test_the_same_cell_twice_is_an_error(tmp_path):
 
 def test_a_job_survives_json(tmp_path):
     (job, *_) = toys.jobs(tmp_path)
-    assert Job.from_json(json.loads(json.dumps(job.to_json()))) == job
+    assert CellJob.from_json(json.loads(json.dumps(job.to_json()))) == job
 
 
 def test_fingerprints_change_with_what_changes_results_only(tmp_path):
@@ -51,7 +51,7 @@ def test_fingerprints_change_with_what_changes_results_only(tmp_path):
     changed = [
         dataclasses.replace(job, cell=dataclasses.replace(job.cell, steps=21)),
         dataclasses.replace(job, cell=dataclasses.replace(job.cell, learning_rate=0.2)),
-        dataclasses.replace(job, evaluation=dataclasses.replace(job.evaluation, elbo_draws=21)),
+        dataclasses.replace(job, schedule=dataclasses.replace(job.schedule, elbo_draws=21)),
         dataclasses.replace(job, module_digest="other"),
         dataclasses.replace(job, timed=False),
     ]

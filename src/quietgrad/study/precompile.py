@@ -13,17 +13,26 @@ from pathlib import Path
 
 import jax
 
-from .jobs import Job
-from .run_cell import Monitor, compile_seconds, fit_parts, make, threads
+from ..environment import threads
+from .adapter import refusal
+from .jobs import CellJob
+from .run_cell import compile_seconds, evaluator_of, fit_parts, make
 
 # Compiled programs are kept until the process holds this much memory.
 MEMORY_BYTES = 3 * 2**30
 
 
-def rehearse(jobs: Iterable[Job]) -> None:
-    """Compile the programs of these jobs; what goes wrong will again, and be told, in `run_cell`."""
-    _make_room()
-    new = {job.programs: job for job in jobs if job.programs not in compile_seconds}
+def precompile(jobs: Iterable[CellJob]) -> None:
+    """Compile the programs of these jobs; what goes wrong will again, and be told, in `run_cell`.
+
+    Methods that end themselves compile as they go, so only rows of "sgd" are compiled here.
+    """
+    _free_memory()
+    new = {
+        job.programs: job
+        for job in jobs
+        if job.programs not in compile_seconds and not job.cell.ends_itself
+    }
     if len(new) < 2:
         return
     # NoCV first: all others are compared with it, and share its program.
@@ -31,34 +40,34 @@ def rehearse(jobs: Iterable[Job]) -> None:
     others = [job for job in new.values() if job.cell.estimator != "nocv"]
     with ThreadPoolExecutor(min(len(new), threads())) as pool:
         for stage in (plain, others):
-            list(pool.map(_rehearse, stage))
+            list(pool.map(_compile, stage))
 
 
-def bench(job: Job) -> tuple[str, str, str | None]:
-    """Jobs with the same bench are rehearsed together."""
+def compile_group(job: CellJob) -> tuple[str, str, str | None]:
+    """Jobs of the same group are compiled together."""
     return job.cell.task, job.cell.family, job.module
 
 
-def ahead(jobs: Sequence[Job], place: int) -> list[Job]:
-    """The jobs to rehearse before `jobs[place]`: those on a new bench, or none in the midst of one."""
-    if place > 0 and bench(jobs[place]) == bench(jobs[place - 1]):
+def group_ahead(jobs: Sequence[CellJob], place: int) -> list[CellJob]:
+    """The jobs to compile before `jobs[place]`: its group if it begins one, else none."""
+    if place > 0 and compile_group(jobs[place]) == compile_group(jobs[place - 1]):
         return []
-    rest = jobs[place:]
-    end = next((i for i, job in enumerate(rest) if bench(job) != bench(jobs[place])), len(rest))
+    rest, group = jobs[place:], compile_group(jobs[place])
+    end = next((i for i, job in enumerate(rest) if compile_group(job) != group), len(rest))
     return list(rest[:end])
 
 
-def _rehearse(job: Job) -> None:
+def _compile(job: CellJob) -> None:
     try:
         parts = make(job)
-        if parts.estimator.supports(parts.task.train, parts.q) is None:
-            monitor = Monitor(job, parts, math.inf)
-            fit_parts(job, parts, lambda q, state, step: {} if step else monitor(q, state, 0), steps=1)
+        if refusal(parts.method, parts.task.train, parts.q, job.cell.batch_size) is None:
+            evaluator = evaluator_of(job, parts, math.inf)
+            fit_parts(job, parts, lambda q, state, step: {} if step else evaluator(q, state, 0), steps=1)
     except Exception:  # noqa: BLE001 - it will happen again where it is told
         return
 
 
-def _make_room() -> None:
+def _free_memory() -> None:
     """Give memory back, as far as this system lets us."""
     statm = Path("/proc/self/statm")
     if not statm.exists():

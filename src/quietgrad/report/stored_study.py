@@ -1,28 +1,32 @@
 """A study on disk, read for a report: its records and what its manifest says about them."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..study.records import Record
-from ..study.store import Store
+from ..study.clock import Clock, clock_of
+from ..study.records import Cell, Record
+from ..study.store import Store, studies
 from ..study.summary import finished
+from ..study.timing import Timing, read_records, read_timing
 from . import names
 
 
 @dataclass(frozen=True)
-class Study:
+class StoredStudy:
     """All records of a directory (finished or not), and the manifest as it was written.
 
-    `missing` names the cells that the manifest plans and that have not been run.
+    `missing` names the cells that the manifest plans and that have not been run. `timing` is the timing
+    pass, if there was one; the records have their seconds from it already.
     """
 
     directory: Path
     records: Sequence[Record]
     manifest: Mapping[str, Any]
     missing: Sequence[str] = ()
+    timing: Timing | None = None
 
     @property
     def name(self) -> str:
@@ -52,6 +56,16 @@ class Study:
         return [record for record in self.done if record.cell.group == "main"]
 
     @property
+    def timed(self) -> bool:
+        """Whether any run of the main grid has a clock."""
+        return any(clock_of(record) is not Clock.NONE for record in self.main)
+
+    @property
+    def specs(self) -> list[Mapping[str, Any]]:
+        """The specs that were run into the directory."""
+        return [each["spec"] for each in studies(self.manifest) if isinstance(each.get("spec"), dict)]
+
+    @property
     def environments(self) -> list[Mapping[str, Any]]:
         """The different environments in which cells were run, most frequent first."""
         texts = [json.dumps(dict(record.environment), sort_keys=True) for record in self.records]
@@ -78,13 +92,24 @@ class Study:
 
     def draws(self) -> list[int]:
         """Numbers of draws in the main grid."""
-        return sorted({record.cell.draws for record in self.main})
+        return [count for count in draws_of(self.main) if count is not None]
 
 
-def load(directory: Path) -> Study:
+def draws_of(runs: Iterable[Record]) -> list[int | None]:
+    """Numbers of draws, a row of panels for each; [None] if all rows are of methods without any."""
+    known = sorted({run.cell.draws for run in runs if run.cell.draws is not None})
+    return [*known] or [None]
+
+
+def has_draws(cell: Cell, count: int | None) -> bool:
+    """Whether a cell belongs to the panels of this number of draws; methods belong to all."""
+    return cell.draws in (count, None)
+
+
+def load(directory: Path) -> StoredStudy:
     """Read every cell in `directory`; a directory without any is an error that says so."""
     store = Store(directory)
-    records = store.read_all()
+    records = read_records(directory)
     if not records:
         raise FileNotFoundError(
             f"no results in {directory}: expected cells/*.parquet as `quietgrad study` writes them"
@@ -92,4 +117,5 @@ def load(directory: Path) -> Study:
     manifest = store.manifest() if (directory / "manifest.json").exists() else {}
     there = {record.cell.name for record in records}
     planned = (planned.cell.name for planned in store.planned())
-    return Study(directory, records, manifest, [name for name in planned if name not in there])
+    missing = [name for name in planned if name not in there]
+    return StoredStudy(directory, records, manifest, missing, read_timing(directory))

@@ -5,11 +5,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ..clock import Clock, clock_of, seconds
 from ..records import Record
 from .claim import Claim, Part, conclude, missing
 from .evidence import DRAWS, ESTIMATORS, RESPECTABLE, Evidence, Setting, by_rep
 from .interval import geometric, mean, share
-from .measures import seconds_per_step, timed
+from .measures import step_ratios
 
 # Arrivals are read off at evaluations, so times closer than this are a tie.
 TIE = 1.05
@@ -22,8 +23,10 @@ def wall_clock(evidence: Evidence) -> Claim:
     settings = evidence.settings(*ESTIMATORS)
     parts = [missing("needs NoCV, ZVCV-GD and QuadCV on one task and family")]
     runs = (run for s in settings for match in evidence.match(s, *ESTIMATORS) for run in match)
-    if not all(map(timed, runs)):
-        parts = [missing("cells were run side by side, so their times mean nothing")]
+    if any(clock_of(run) is Clock.NONE for run in runs):
+        parts = [
+            missing("cells ran side by side and have no clock; `quietgrad study time` gives them one")
+        ]
     elif settings:
         parts = [_first(evidence, settings), _gap(evidence, settings)]
     return conclude(
@@ -34,6 +37,7 @@ def wall_clock(evidence: Evidence) -> Claim:
         f"L) in which NoCV is fastest or within {TIE - 1:.0%} of it; more than half is asked for. Gap: "
         "the factor between the times of NoCV and of the other two, median over settings.",
         parts,
+        evidence.clock(settings),
         evidence.tested(settings),
         evidence.stand_ins(),
     )
@@ -48,7 +52,7 @@ def _first(evidence: Evidence, settings: Sequence[Setting]) -> Part:
             if min(known) < math.inf:
                 won.append((plain.cell.rep, float(known[0] <= TIE * min(known[1:]))))
     if not won:
-        return missing("no run had reached a plateau, so there is no best ELBO to come near")
+        return missing("no run had reached a plateau to come near to; longer runs could tell")
     won_share = share([float(np.mean(values)) for values in by_rep(won).values()])
     count = int(sum(value for _, value in won))
     return won_share.part(
@@ -90,7 +94,7 @@ def _log_factor(evidence: Evidence, plain: Record, other: Record) -> float:
     times = []
     for run in (plain, other):
         arrival = evidence.respectable(run)
-        times.append((arrival.seconds, float(np.max(arrival.record.column("seconds")))))
+        times.append((arrival.seconds, float(np.max(seconds(arrival.record)))))
     if all(seconds is None for seconds, _ in times):
         return math.nan
     (mine, my_end), (its, its_end) = times
@@ -106,31 +110,22 @@ def draws_are_cheap(evidence: Evidence) -> Claim:
         for model, family, draws in evidence.settings("nocv")
         if draws == few and evidence.join((model, family, "nocv", few), (model, family, "nocv", many))
     ]
-    cost, steps, seconds = [], [], []
+    cost, over, steps, spent = [], "repetitions", [], []
     for model, family, _ in settings:
         for label in ESTIMATORS:
             runs = [(model, family, label, draws) for draws in DRAWS]
-            for narrow, wide in evidence.join(*runs):
-                rep = narrow.cell.rep
-                cost.append((rep, seconds_per_step(wide) / seconds_per_step(narrow)))
-                before, after = evidence.respectable(narrow), evidence.respectable(wide)
-                if before.steps and after.steps and before.seconds and after.seconds:
+            pairs = [(narrow, wide) for narrow, wide in evidence.join(*runs)]
+            found, over = step_ratios(pairs) if pairs else ([], over)
+            cost += found
+            for narrow, wide in pairs:
+                rep, before, after = narrow.cell.rep, *map(evidence.respectable, (narrow, wide))
+                if before.steps and after.steps:
                     steps.append((rep, after.steps / before.steps))
-                    seconds.append((rep, after.seconds / before.seconds))
-    cost = [(rep, value) for rep, value in cost if math.isfinite(value)]
-    parts = [missing(f"needs runs at L = {few} and L = {many}, each alone on its machine")]
-    if cost:
-        price = geometric(_pooled(cost))
-        parts = [
-            price.part(
-                price.within(0.0, LITTLE),
-                f"on this machine a step with {many} draws takes {price.middle:.2f} times as long as "
-                f"one with {few} (the paper used an A100 graphics card)",
-                f"{price.middle:.2f} times the time of a step",
-                ".2f",
-            ),
-            _faster(steps, seconds),
-        ]
+                if before.seconds and after.seconds:
+                    spent.append((rep, after.seconds / before.seconds))
+    parts = [missing(f"needs NoCV at L = {few} and L = {many}")]
+    if settings:
+        parts = [_price(cost, over), _faster(steps, spent)]
     return conclude(
         2,
         "Going from 10 to 50 draws costs little and converges faster (on an A100).",
@@ -138,19 +133,39 @@ def draws_are_cheap(evidence: Evidence) -> Claim:
         f'paper\'s estimators; "little" is at most {LITTLE:g}. Faster: steps until the ELBO is within '
         f"{RESPECTABLE:g} nats of the best, at L = {many} over L = {few}.",
         parts,
+        evidence.clock(settings),
         evidence.tested(settings),
         evidence.stand_ins(),
     )
 
 
-def _faster(steps: Sequence[tuple[int, float]], seconds: Sequence[tuple[int, float]]) -> Part:
+def _price(cost: Sequence[tuple[int, float]], over: str) -> Part:
+    few, many = DRAWS
+    if not cost:
+        return missing("seconds of a step: `quietgrad study time` measures them")
+    price = geometric(_pooled(cost))
+    return price.part(
+        price.within(0.0, LITTLE),
+        f"on this machine a step with {many} draws takes {price.middle:.2f} times as long as one with "
+        f"{few} (the paper used an A100 graphics card)",
+        f"{price.middle:.2f} times the time of a step",
+        ".2f",
+        over=over,
+    )
+
+
+def _faster(steps: Sequence[tuple[int, float]], spent: Sequence[tuple[int, float]]) -> Part:
     if not steps:
-        return missing(f"no pair of runs came within {RESPECTABLE:g} nats of the best")
-    fewer, sooner = geometric(_pooled(steps)), geometric(_pooled(seconds))
+        return missing(
+            f"needs runs at both numbers of draws that come within {RESPECTABLE:g} nats of the best"
+        )
+    fewer, told = geometric(_pooled(steps)), ""
+    if spent:
+        told = f"{geometric(_pooled(spent)).middle:.2f} times the seconds"
     return fewer.part(
         fewer.within(0.0, 1.0),
-        f"it needs {fewer.middle:.2f} times the steps and {sooner.middle:.2f} times the seconds",
-        f"{fewer.middle:.2f} times the steps, {sooner.middle:.2f} times the seconds",
+        f"it needs {fewer.middle:.2f} times the steps" + (f" and {told}" if told else ""),
+        f"{fewer.middle:.2f} times the steps" + (f", {told}" if told else ""),
         ".2f",
         about="steps ",
     )

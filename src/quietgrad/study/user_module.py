@@ -1,4 +1,4 @@
-"""Where a study's tasks and estimators come from: the package, and a Python file of the user's.
+"""A study's tasks and estimators by name: the package's, and those of a Python file of the user's.
 
 The file may define `TASKS`, a dict from names to functions that return a `quietgrad.tasks.Task` or a
 bare `Target` of known dim, and `ESTIMATORS`, a dict from names to functions of `draws` and settings.
@@ -26,7 +26,7 @@ _LOADING = threading.Lock()
 
 
 @dataclass(frozen=True, eq=False)
-class Sources:
+class Registry:
     """Tasks and estimators by name. Tasks are loaded once, so that compiled code is shared."""
 
     own_tasks: Mapping[str, Callable[[], Any]]
@@ -53,29 +53,29 @@ class Sources:
         """The variational family of this name."""
         return lookup(FAMILIES, name, "family")
 
-    def estimator(self, name: str, *, draws: int, settings: Mapping[str, Any]) -> AbstractEstimator:
-        """The estimator of this name with these settings."""
+    def estimator(self, name: str, **settings: Any) -> AbstractEstimator:
+        """The estimator of this name with these settings, its draws among them."""
         own = self.own_estimators.get(name)
         if own is None:
             lookup({**ESTIMATORS, **self.own_estimators}, name, "estimator")
-            return estimator(name, draws=draws, **settings)
-        made = own(draws=draws, **settings)
+            return estimator(name, **settings)
+        made = own(**settings)
         if not isinstance(made, AbstractEstimator):
             raise TypeError(f"ESTIMATORS[{name!r}] must return an estimator; got {type(made).__name__}")
         return made
 
 
 @functools.lru_cache
-def sources(module: Path | None) -> Sources:
+def load_registry(module: Path | None) -> Registry:
     """The package's tasks and estimators, and those of a user's file."""
     if module is None:
-        return Sources({}, {})
+        return Registry({}, {})
     loaded = _import(module)
     own_tasks = _named(loaded, "TASKS", module, tasks.REGISTRY)
     own_estimators = _named(loaded, "ESTIMATORS", module, ESTIMATORS)
     if not own_tasks and not own_estimators:
         raise ValueError(f"{module.name} defines neither TASKS nor ESTIMATORS")
-    return Sources(own_tasks, own_estimators)
+    return Registry(own_tasks, own_estimators)
 
 
 def _import(path: Path) -> Any:

@@ -1,0 +1,115 @@
+"""The timing pass: seconds a step of every configuration of a study, alone on this machine.
+
+All programs are compiled first. Then come rounds: in each, every configuration takes one short burst of
+steps, in an order that is shuffled anew, so that whatever slows the machine down for a while does not
+fall on one of them.
+"""
+
+import dataclasses
+import datetime
+import os
+import random
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from ..environment import current_environment
+from .adapter import refusal
+from .jobs import CellJob, EvaluationSchedule, seed_of
+from .locks import host_lock
+from .precompile import precompile
+from .records import Cell
+from .run_cell import explain, fit_parts, make
+from .store import Store
+from .timing import StepTime, Timing, configurations, write_timing
+
+ROUNDS = 9
+# Seconds of a burst: long against the clock's resolution and the start of a program.
+BURST = 0.2
+FIRST_STEPS = 20
+MOST_STEPS = 100_000
+# Evaluations are off the clock and nobody looks at them.
+SCHEDULE = EvaluationSchedule(MOST_STEPS, 2, 0, 20, 0, 1, light_evaluation=True)
+BUSY = 0.5
+
+Told = Callable[[str], None]
+
+
+def time_study(
+    directory: Path,
+    *,
+    module: Path | None = None,
+    rounds: int = ROUNDS,
+    burst: float = BURST,
+    told: Told,
+) -> Timing:
+    """Measure every configuration that a results directory plans or holds, and store `timing.json`.
+
+    `module` is the Python file that the study's spec names, if it names one.
+    """
+    store = Store(directory)
+    cells = [planned.cell for planned in store.planned()]
+    cells = cells or [record.cell for record in store.read_all()]
+    if not cells:
+        raise FileNotFoundError(f"no results in {directory}: run `quietgrad study` first")
+    _check_module(store, module)
+    jobs = [_job(cell, module) for cell in configurations(cells)]
+    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+    if load > BUSY:
+        told(f"the load average is {load:.1f}: times are only worth something on an idle machine")
+    with host_lock(lambda: told("waiting: another timed study is running on this host")):
+        told(f"{len(jobs)} configurations to compile, then {rounds} rounds of {burst:g} s for each")
+        precompile(jobs)
+        times = measure(jobs, rounds=rounds, burst=burst, told=told)
+    now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    timing = Timing(now, current_environment(), load, tuple(times))
+    write_timing(directory, timing)
+    return timing
+
+
+def measure(jobs: Sequence[CellJob], *, rounds: int, burst: float, told: Told) -> list[StepTime]:
+    """Seconds of a step of each job in each round."""
+    steps: dict[int, int] = {}
+    reasons: dict[int, str] = {}
+    for place, job in enumerate(jobs):
+        try:
+            # Twice: what the first one compiles is not in the second.
+            pace = [burst_seconds(job, FIRST_STEPS) for _ in range(2)][1] / FIRST_STEPS
+            steps[place] = min(MOST_STEPS, max(FIRST_STEPS, round(burst / max(pace, 1e-9))))
+        except Exception as error:  # noqa: BLE001 - it is told, and the others go on
+            reasons[place] = explain(error)
+    found: dict[int, list[float]] = {place: [] for place in steps}
+    order = list(steps)
+    for number in range(rounds):
+        random.Random(number).shuffle(order)
+        for place in order:
+            found[place].append(burst_seconds(jobs[place], steps[place]) / steps[place])
+        told(f"round {number + 1} of {rounds}")
+    return [
+        StepTime(job.cell, tuple(found.get(place, ())), steps.get(place, 0), reasons.get(place, ""))
+        for place, job in enumerate(jobs)
+    ]
+
+
+def burst_seconds(job: CellJob, steps: int) -> float:
+    """Seconds of optimisation of this many steps from the job's initial point."""
+    parts = make(job)
+    refused = refusal(parts.method, parts.task.train, parts.q, job.cell.batch_size)
+    if refused is not None:
+        raise ValueError(refused)
+    run = fit_parts(job, parts, lambda q, state, step: {}, steps)
+    if run.steps < steps:
+        raise ValueError(f"it took {run.steps} of {steps} steps ({run.status})")
+    return float(run.history["seconds"][-1])
+
+
+def _job(cell: Cell, module: Path | None) -> CellJob:
+    first = dataclasses.replace(cell, rep=0, settings=dict(cell.settings))
+    seed = seed_of(cell.task, cell.family, 0)
+    return CellJob(first, SCHEDULE, seed, module=None if module is None else str(module.resolve()))
+
+
+def _check_module(store: Store, module: Path | None) -> None:
+    spec = store.manifest().get("spec") if (store.root / "manifest.json").exists() else None
+    named = spec.get("module") if isinstance(spec, dict) else None
+    if named and module is None:
+        raise ValueError(f"this study has models of its own in {named}; name that file with --module")

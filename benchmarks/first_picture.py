@@ -33,7 +33,7 @@ COLOURS = {
     "auto": "#222222",
 }
 # Nats below and above the mark that are shown, and the first seconds of the logarithmic axis.
-BELOW, ABOVE, FIRST = 60, 4, 0.01
+BELOW, ABOVE, FIRST = 40, 3, 0.01
 SETTINGS = {
     "font.size": 11,
     "axes.spines.top": False,

@@ -37,7 +37,7 @@ def main() -> int:
     making.add_argument("--again", action="store_true", help="also those that are there")
     running = commands.add_parser("run", help="fit the models")
     running.add_argument("--families", nargs="*", default=OURS[:1] + OURS[2:], choices=OURS)
-    running.add_argument("--peers", nargs="*", default=[], choices=PEERS)
+    running.add_argument("--peers", nargs="*", help=f"other tools: all, or some of {PEERS}")
     running.add_argument("--seeds", type=int, default=3)
     running.add_argument("--new", action="store_true", help="only what is not stored yet")
     tabling = commands.add_parser("table", help="print the stored results")
@@ -77,7 +77,9 @@ def run(arguments: argparse.Namespace) -> int:
     from zoo.fitting import missing
 
     faults, references = 0, reference.read()
-    for tool in [*arguments.families, *arguments.peers]:
+    # The option without names means all of them.
+    peers = [] if arguments.peers is None else arguments.peers or PEERS
+    for tool in [*arguments.families, *peers]:
         reason = missing(tool)
         if reason is not None:
             print(f"{tool} is left out: {reason}", flush=True)

@@ -8,7 +8,6 @@ import jax.random as jr
 import numpy as np
 
 import quietgrad as qg
-from quietgrad.families import REGISTRY as FAMILIES
 from quietgrad.families.capabilities import HasMoments
 from quietgrad.methods import REGISTRY as METHODS
 
@@ -16,15 +15,18 @@ from .judging import CORRECTED, DO_NOT_TRUST, TRUST, errors
 from .model import Model
 
 DRAWS = 20_000
-OURS = ("mean-field", "low-rank", "full-rank", "auto", "bam")
 
 
 def missing(tool: str) -> str | None:
     """Why this way of fitting is not there, or None."""
     if tool == "bam" and "bam" not in METHODS:
         return "batch and match is not a registered method"
-    if tool == "auto" and "auto" not in FAMILIES and not hasattr(qg.methods, "Ladder"):
-        return 'family="auto" is not there'
+    if tool == "auto":
+        line = qg.Target.from_logdensity(lambda z: -0.5 * z @ z, 1)
+        try:
+            qg.fit(line, "auto", progress=False, key=jr.key(0))
+        except ValueError as error:
+            return str(error)
     return None
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -69,13 +70,17 @@ class Model:
         """The point of these coordinates."""
         return u if self.view is None else self.view.to_z(u)
 
+    def points(self) -> Float[np.ndarray, "three dim"]:
+        """Three fixed points near where chains begin."""
+        points = 0.1 * np.random.default_rng(0).normal(size=(3, self.dim))
+        if self.start is None:
+            return points
+        return points + np.asarray(jax.jit(self.from_view)(jnp.asarray(self.start)))
+
     def fingerprint(self) -> list[float]:
         """Differences of the log density between fixed points; they change when the model does."""
-        points = 0.1 * np.random.default_rng(0).normal(size=(3, self.dim))
-        if self.start is not None:
-            points = points + np.asarray(self.from_view(jnp.asarray(self.start)))
-        values = [float(self.log_density(jnp.asarray(point))) for point in points]
-        return [values[1] - values[0], values[2] - values[0]]
+        values = np.asarray(jax.jit(jax.vmap(self.log_density))(jnp.asarray(self.points())))
+        return (values[1:] - values[0]).tolist()
 
 
 def density(fn: Callable[[Float[Array, " dim"]], Any], dim: int) -> qg.Target:

@@ -41,7 +41,12 @@ def is_current(model: Model, row: dict[str, Any] | None) -> bool:
     """Whether a stored reference is of this very model, and good enough."""
     if row is None or not row["good"]:
         return False
-    return bool(np.allclose(row["fingerprint"], model.fingerprint(), rtol=1e-6, atol=1e-6))
+    return same(row["fingerprint"], model.fingerprint())
+
+
+def same(stored: list[float], fingerprint: list[float]) -> bool:
+    """Whether two fingerprints are of the same density, up to rounding."""
+    return bool(np.allclose(stored, fingerprint, rtol=1e-6, atol=1e-6))
 
 
 def make(model: Model, *, seed: int = 0) -> dict[str, Any]:

@@ -6,6 +6,7 @@ with needs_extra("numpyro", "a NumPyro model"):
     import numpyro  # noqa: F401
 
 from .model import NumpyroModel
+from .quiet_elbo import QuietELBO
 from .reading import target_of
 
-__all__ = ["NumpyroModel", "target_of"]
+__all__ = ["NumpyroModel", "QuietELBO", "target_of"]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .families import AffineRealNVP, FullRank, LowRank, MeanField, RealNVP
     from .fitting import fit
     from .gradient_noise import gradient_error, gradient_variance, variance_ratio
-    from .methods import Auto, Saa, Sgd
+    from .methods import Auto, Bam, Saa, Sgd
     from .metrics import elbo, elbo_with_error, lppd
     from .racing import race
     from .results import FitResult, Plateau, Reached, Status
@@ -32,7 +32,7 @@ _HOMES = {
     "families": ["AffineRealNVP", "FullRank", "LowRank", "MeanField", "RealNVP"],
     "gradient_noise": ["gradient_error", "gradient_variance", "variance_ratio"],
     "fitting": ["fit"],
-    "methods": ["Auto", "Saa", "Sgd"],
+    "methods": ["Auto", "Bam", "Saa", "Sgd"],
     "metrics": ["elbo", "elbo_with_error", "lppd"],
     "racing": ["race"],
     "results": ["FitResult", "Plateau", "Reached", "Status"],
@@ -47,6 +47,7 @@ __all__ = [
     "AffineRealNVP",
     "Antithetic",
     "Auto",
+    "Bam",
     "Closed",
     "Controlled",
     "Estimate",
@@ -90,11 +91,16 @@ __all__ = [
 ]
 
 
+# Not among the names that `import *` brings, because they need an extra.
+_BEHIND_EXTRAS = {"QuietELBO": "adapters.numpyro"}
+
+
 def __getattr__(name: str) -> Any:
     if name == "tasks":
         return importlib.import_module(".tasks", __name__)
-    if name in _HOME:
-        return getattr(importlib.import_module(f".{_HOME[name]}", __name__), name)
+    home = _HOME.get(name) or _BEHIND_EXTRAS.get(name)
+    if home is not None:
+        return getattr(importlib.import_module(f".{home}", __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -15,6 +15,9 @@ from .recorder import INTERRUPTED, Callback, Ended, Problem, Recorder
 from .results import FitResult, Status
 from .targets import Target
 
+# The name that stands for a family of the method's choice.
+ANY_FAMILY = "auto"
+
 
 def fit(
     target: Target,
@@ -29,12 +32,13 @@ def fit(
 ) -> FitResult:
     """Fit a variational family to a target by maximising the ELBO.
 
-    `family` is a registered name ("mean-field", "low-rank", "full-rank", ...) or an instance, which is
-    then the start. `method` is a registered name or an instance with its settings: `Auto()` needs none,
-    `Sgd(estimator=..., optimizer=..., steps=...)` takes stochastic gradient steps, `Saa()` fixes its
-    draws. `batch_size` rows are used a step; all of them by default. `seconds` limits the whole call,
-    compilation included. `progress=None` shows a line when standard error is a terminal.
-    `callback(moment)` is called at every evaluation and may return further columns of the history.
+    `family` is a registered name ("mean-field", "low-rank", "full-rank", ...), "auto" for the simplest
+    one that no richer one beats, or an instance, which is then the start. `method` is a registered name
+    or an instance with its settings: `Auto()` needs none, `Sgd(estimator=..., optimizer=..., steps=...)`
+    takes stochastic gradient steps, `Saa()` fixes its draws. `batch_size` rows are used a step; all of
+    them by default. `seconds` limits the whole call, compilation included. `progress=None` shows a line
+    when standard error is a terminal. `callback(moment)` is called at every evaluation and may return
+    further columns of the history.
 
     Ctrl-C ends the fit and returns the best answer so far, with status "interrupted".
     """
@@ -44,6 +48,12 @@ def fit(
         if seconds is not None and not seconds > 0:
             raise ValueError(f"seconds must be positive; got {seconds!r}")
         problem = problem_of(target, family, batch_size, key=key)
+        if problem.any_family and not method.chooses_family:
+            choosing = [name for name, kind in METHODS.items() if kind().chooses_family]
+            raise ValueError(
+                f"family='auto' needs a method that chooses one ({', '.join(choosing)}); got "
+                f"{type(method).__name__}: name a family instead"
+            )
         recorder = Recorder(
             problem, seconds=seconds, callback=callback, progress=progress, key=key, clock=clock
         )
@@ -56,8 +66,9 @@ def problem_of(
     """What is to be fitted, checked; a family given by name starts as its `init` says."""
     instance(target, Target, "target")
     check_key(key)
+    any_family = isinstance(family, str) and family == ANY_FAMILY
     if isinstance(family, str):
-        made = lookup(FAMILIES, family, "family")
+        made = FAMILIES["mean-field"] if any_family else lookup(FAMILIES, family, "family")
         if target.dim is None:
             raise ValueError(
                 f"the target does not say its dim, so a family cannot be made from the name {family!r}; "
@@ -68,7 +79,7 @@ def problem_of(
     target.check(family.dim)
     if batch_size is not None:
         batch_size = target.check_batch_size(batch_size)
-    return Problem(target, family, batch_size)
+    return Problem(target, family, batch_size, any_family)
 
 
 def run(problem: Problem, method: AbstractMethod, recorder: Recorder) -> FitResult:

@@ -37,18 +37,27 @@ class Terms(NamedTuple):
     """f(z) - log q(z) averaged over each antithetic pair; their mean estimates the ELBO.
 
     `mean` and `std` are those of the points z themselves; `bad` counts draws at which the log density
-    was not finite.
+    was not finite. `variance` is that of f - log q over single draws.
     """
 
     values: Float[np.ndarray, " pairs"]
     mean: Float[np.ndarray, " dim"]
     std: Float[np.ndarray, " dim"]
     bad: int
+    variance: float = math.nan
 
     @property
     def elbo(self) -> float:
         """The mean of the terms."""
         return float(np.mean(self.values))
+
+    @property
+    def gap(self) -> float:
+        """About how far the ELBO is below the log evidence: half the variance of log weights.
+
+        Exact to second order where q is close to the posterior, and only a sign of trouble elsewhere.
+        """
+        return self.variance / 2 if math.isfinite(self.variance) else math.inf
 
     @property
     def error(self) -> float:
@@ -80,7 +89,11 @@ class Judge:
         values = np.concatenate([part[0] for part in parts]).astype(float)
         mean = np.mean([part[1] for part in parts], axis=0, dtype=float)
         square = np.mean([part[2] for part in parts], axis=0, dtype=float)
-        return Terms(values, mean, np.sqrt(square), int(sum(part[3] for part in parts)))
+        bad = int(sum(part[3] for part in parts))
+        # Squares around the mean of all draws: within blocks, and of the blocks' means.
+        within = np.mean([part[4] for part in parts], dtype=float)
+        between = np.var([np.mean(part[0], dtype=float) for part in parts])
+        return Terms(values, mean, np.sqrt(square), bad, float(within + between))
 
 
 def affordable_pairs(target: Target, dim: int, most: int) -> int:
@@ -101,8 +114,8 @@ def paired(a: Terms, b: Terms) -> tuple[float, float]:
 @eqx.filter_jit
 def _terms(
     target: Target, q: AbstractFamily, seed: UInt32[Array, "2"], block: UInt32[Array, ""], pairs: int
-) -> tuple[Float[Array, " pairs"], Float[Array, " dim"], Float[Array, " dim"], Int[Array, ""]]:
-    """The terms of one block of pairs, moments of their points, and how many were not finite."""
+) -> tuple[Array, Float[Array, " dim"], Float[Array, " dim"], Int[Array, ""], Float[Array, ""]]:
+    """The terms of one block of pairs, moments of their points, how many were bad, and the variance."""
     key = jr.fold_in(key_of(seed), block)
 
     def pair(number: UInt32[Array, ""]) -> tuple[Array, Array, Array]:
@@ -120,7 +133,8 @@ def _terms(
     zero = jnp.zeros(q.dim, q.dtype)
     (first, second), values = jax.lax.scan(some, (zero, zero), numbers)
     bad = jnp.sum(~jnp.isfinite(values))
-    return jnp.mean(values.reshape(pairs, 2), axis=1), first / pairs, second / pairs, bad
+    terms = jnp.mean(values.reshape(pairs, 2), axis=1)
+    return terms, first / pairs, second / pairs, bad, jnp.var(values)
 
 
 def _divisor(number: int, most: int) -> int:

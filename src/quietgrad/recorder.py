@@ -30,11 +30,15 @@ from .targets import Target
 
 
 class Problem(eqx.Module):
-    """What is to be fitted: a target, the family at its start, and the rows of a step."""
+    """What is to be fitted: a target, the family at its start, and the rows of a step.
+
+    With `any_family`, q is only where the method begins: it may answer with a member of any family.
+    """
 
     target: Target
     q: AbstractFamily
     batch_size: int | None = eqx.field(static=True, default=None)
+    any_family: bool = eqx.field(static=True, default=False)
 
 
 class Evaluation(NamedTuple):
@@ -181,6 +185,11 @@ class Recorder:
         gain, error = paired(last.terms, best.terms)
         return last if gain > -2 * error else best
 
+    def choose(self, answer: Answer) -> Answer:
+        """Go back to an earlier answer: what was told since is not the better one beyond doubt."""
+        self._best = self._own = answer
+        return answer
+
     def prefer_last(self) -> None:
         """Return the last answer unless an earlier one is clearly better: for methods without tests."""
         self._prefer_last = True
@@ -217,7 +226,7 @@ class Recorder:
             self._start = answer
         if self._best is None or paired(terms, self._best.terms)[0] > 0:
             self._best = answer
-        own = type(q) is type(self.problem.q)
+        own = self.problem.any_family or type(q) is type(self.problem.q)
         if own and (self._own is None or paired(terms, self._own.terms)[0] > 0):
             self._own = answer
         self._last, self._saw_bad = answer, self._saw_bad or terms.bad > 0
@@ -345,7 +354,7 @@ class Recorder:
     def _own_best(self) -> Answer:
         """The best answer of the family that was asked for."""
         best, q = self.best, self.problem.q
-        if self._own is not None or type(best.q) is type(q):
+        if self._own is not None or self.problem.any_family or type(best.q) is type(q):
             return self._own or best
         inside = q.start_from(best.q, key=key_of(self.words("inside"))) if q.contains(best.q) else q
         with self.clock.phase(EVALUATE):

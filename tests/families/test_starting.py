@@ -18,6 +18,7 @@ CONTAINED = {
     "full-rank": {"mean-field", "low-rank", "full-rank"},
     "real-nvp": {"real-nvp"},
     "real-nvp-affine": {"mean-field", "real-nvp-affine"},
+    "real-nvp-whitened": {"mean-field", "full-rank", "real-nvp-whitened"},
 }
 
 

@@ -15,9 +15,9 @@ from ..environment import environment
 from ..estimators import AbstractEstimator
 from ..estimators import estimator as by_name
 from ..families import REGISTRY as FAMILIES
-from ..fitting import fit
+from ..fitting import ANY_FAMILY, fit
 from ..methods import REGISTRY as METHODS
-from ..methods import AbstractMethod, Auto, Saa, Sgd
+from ..methods import AbstractMethod, Auto, Sgd
 from ..metrics import lppd
 from ..results import FitResult, Status
 from .models import Model, load_model
@@ -27,6 +27,7 @@ FORMAT = 3
 OPTIONS = {
     "auto": ("estimator", "draws", "steps", "batch_size"),
     "saa": (),
+    "bam": (),
     "sgd": ("estimator", "draws", "steps", "batch_size", "learning_rate"),
 }
 # Exit codes by how the fit ended; 2 is misuse.
@@ -49,13 +50,13 @@ def fit_command(
     `options` are those of `OPTIONS`; None is an option that was not given.
     """
     lookup(METHODS, method, "method")
-    lookup(FAMILIES, family, "family")
+    lookup({ANY_FAMILY: None, **FAMILIES}, family, "family")
     given = {option: value for option, value in options.items() if value is not None}
     _check(method, given)
     keep_compiled()
     model = load_model(name)
     key_fit, key_test = jr.split(jr.key(seed))
-    batch_size = None if method == "saa" else given.get("batch_size", model.batch_size)
+    batch_size = None if method in ("saa", "bam") else given.get("batch_size", model.batch_size)
     made = _method(method, model, family, given)
     model.check_dim()
     result = fit(model.target, family, method=made, batch_size=batch_size, seconds=seconds, key=key_fit)
@@ -96,8 +97,8 @@ def _check(method: str, given: dict[str, Any]) -> None:
 def _method(method: str, model: Model, family: str, given: dict[str, Any]) -> AbstractMethod:
     steps = {"steps": given["steps"]} if "steps" in given else {}
     estimator = {"estimator": _estimator(given)} if "estimator" in given else {}
-    if method == "saa":
-        return Saa()
+    if method in ("saa", "bam"):
+        return METHODS[method]()
     if method == "auto":
         return Auto(**estimator, **steps)
     rate = given.get("learning_rate", model.learning_rate(family))
@@ -114,7 +115,8 @@ def _estimator(given: dict[str, Any]) -> AbstractEstimator | str:
 def _print(report: dict[str, Any], result: FitResult) -> None:
     console = Console()
     table = Table(title=report["title"], show_header=False, title_justify="left")
-    table.add_row("family", f"{report['family']}, {result.q.dim} dimensions")
+    chosen = "" if report["family"] != ANY_FAMILY else f" ({type(result.q).__name__})"
+    table.add_row("family", f"{report['family']}{chosen}, {result.q.dim} dimensions")
     table.add_row("ELBO", f"{report['elbo']:.2f} ± {report['elbo_error']:.2f} nats")
     if "test_lppd" in report:
         per_row = report["test_lppd"] / report["test_rows"]

@@ -9,6 +9,7 @@ from .full_rank import FullRank
 from .low_rank import LowRank
 from .mean_field import MeanField
 from .real_nvp import AffineRealNVP, RealNVP
+from .whitened_flow import WhitenedRealNVP
 
 REGISTRY: dict[str, type[AbstractFamily]] = {
     "mean-field": MeanField,
@@ -16,6 +17,7 @@ REGISTRY: dict[str, type[AbstractFamily]] = {
     "full-rank": FullRank,
     "real-nvp": RealNVP,
     "real-nvp-affine": AffineRealNVP,
+    "real-nvp-whitened": WhitenedRealNVP,
 }
 
 __all__ = [
@@ -33,5 +35,6 @@ __all__ = [
     "LowRank",
     "MeanField",
     "RealNVP",
+    "WhitenedRealNVP",
     "split",
 ]

@@ -16,6 +16,11 @@ class FitsQuadratic(AbstractFamily, HasMoments):
     wants more digits than the target's own.
     """
 
+    @property
+    def any_covariance(self) -> bool:
+        """Whether the family holds every covariance, so that `for_quadratic` is exact."""
+        return False
+
     @abc.abstractmethod
     def for_quadratic(
         self, mean: Float[np.ndarray, " dim"], precision: Float[np.ndarray, "dim dim"]

@@ -130,6 +130,11 @@ class FullRank(FitsQuadratic, HasEntropy, Invertible):
         scale = below + (jnp.exp(self.log_diagonal()) * e) ** 2
         return {"loc": jnp.ones_like(e), "packed": scale}
 
+    @property
+    def any_covariance(self) -> bool:
+        """Yes."""
+        return True
+
     def for_quadratic(
         self, mean: Float[np.ndarray, " dim"], precision: Float[np.ndarray, "dim dim"]
     ) -> "FullRank":

@@ -125,7 +125,7 @@ class RealNVP(AbstractFlow):
         base: AbstractBase = Normal(),
     ) -> "RealNVP":
         """Glorot normal networks, the paper's start."""
-        layers = _couplings(dim, couplings, widths, key=key)
+        layers = couplings_of(dim, couplings, widths, key=key)
         return cls(layers=layers, size=dim, base=base)
 
 
@@ -148,7 +148,7 @@ class AffineRealNVP(AbstractFlow):
         base: AbstractBase = Normal(),
     ) -> "AffineRealNVP":
         """The same couplings as `RealNVP.init` with this key, then the identity."""
-        layers = _couplings(dim, couplings, widths, key=key)
+        layers = couplings_of(dim, couplings, widths, key=key)
         return cls(layers=(*layers, ShiftScale.identity(dim)), size=dim, base=base)
 
     def _start_from(self, other: AbstractFamily, *, key: Key[Array, ""]) -> "AffineRealNVP":
@@ -160,9 +160,10 @@ class AffineRealNVP(AbstractFlow):
         return AffineRealNVP(layers=layers, size=self.size, base=self.base)
 
 
-def _couplings(
+def couplings_of(
     dim: int, count: int, widths: tuple[int, ...], *, key: Key[Array, ""]
 ) -> tuple[Coupling, ...]:
+    """`count` couplings that move the halves in turn."""
     dim, count = whole(dim, "dim", least=1), whole(count, "couplings", least=1)
     return tuple(
         _coupling(dim, first_moves=bool(index % 2), widths=widths, key=k)

@@ -8,11 +8,12 @@ from typing import Any
 class Decision:
     """One decision.
 
-    `kind`: "climb" (starts at fixed draws competed), "embed" (a richer family starts from the mean-field
-    solution), "mode" (another start), "newton" and "newton stop" (curvature); while exploring "go on",
-    "noise" (it dominates), "level" (nothing gained), "roll back" (worse than before) or "reset"
-    (non-finite); while annealing "round", "take back", "choose" (another estimator) or "stop"; in a run
-    with the user's optimiser "drift", "stay" or "choose". `numbers` holds what it was based on.
+    `kind`: "climb" (starts at fixed draws competed), "embed" (a richer family starts from a simpler
+    one's solution), "mode" (another start), "newton" and "newton stop" (curvature); "enough", "up" and
+    "not up" on the ladder of families; while exploring "go on", "noise" (it dominates), "level" (nothing
+    gained), "roll back" (worse than before) or "reset" (non-finite); while annealing "round", "take
+    back", "choose" (another estimator) or "stop"; in a run with the user's optimiser "drift", "stay" or
+    "choose". `numbers` holds what it was based on.
     """
 
     step: int
@@ -28,7 +29,10 @@ class Decision:
 _WORDS = {
     "climb": "L-BFGS at fixed draws from {start} led to an ELBO of {elbo:.2f} on fresh draws ({others})",
     "mode": "the mode of the log density with its curvature has an ELBO of {elbo:.2f}: another start",
-    "embed": "the mean-field solution, ELBO {elbo:.2f}, becomes the start of {family}",
+    "embed": "the {simpler} solution, ELBO {elbo:.2f}, becomes the start of {family}",
+    "enough": "{family} is about {gap:.2f} nats below the log evidence, so no richer family is worth it",
+    "up": "{richer} gained {gained:.2f} ± {error:.2f} nats over {family} and takes its place",
+    "not up": "{richer} gained {gained:.2f} ± {error:.2f} nats over {family}, which is no clear gain",
     "newton": "{iterations} Newton steps on the target's average gradient and curvature led to an ELBO "
     "of {elbo:.2f}; another one promises {left:.3f} ± {left_error:.3f} nats, so go on with stochastic "
     "steps",

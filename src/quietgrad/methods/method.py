@@ -20,6 +20,11 @@ Ending = tuple[Status, str]
 class AbstractMethod(eqx.Module):
     """A way to maximise the ELBO. Frozen: the same method can fit any number of problems."""
 
+    @property
+    def chooses_family(self) -> bool:
+        """Whether it can be asked for the family too."""
+        return False
+
     def refuses(self, target: Target, q: AbstractFamily, batch_size: int | None) -> str | None:
         """Why this method cannot fit the family to the target; None if it can."""
         del target, q, batch_size

@@ -30,6 +30,8 @@ from .switching import Switching
 
 # Seconds that a chunk may take: Ctrl-C and limits are looked at in between.
 CHUNK_SECONDS = 1.0
+# Steps of the first chunk, which tells how long one takes.
+FIRST_STEPS = 20
 HINTS = {
     Status.CONVERGED: "the ELBO has stopped rising",
     Status.BUDGET: "the ELBO was still rising, or too noisy to tell; give more steps",
@@ -98,8 +100,8 @@ class Sgd(AbstractMethod):
         step, pace = 0, 0.0
         while step < self.steps:
             last = min(self.steps, (step // every + 1) * every)
-            if pace > 0:
-                last = min(last, step + max(1, int(CHUNK_SECONDS / pace)))
+            most = int(CHUNK_SECONDS / pace) if pace > 0 else FIRST_STEPS
+            last = min(last, step + max(1, most))
             carry, step, finite, pace = self._chunk(job, carry, step, last, recorder)
             if not finite:
                 recorder.steps = first + step

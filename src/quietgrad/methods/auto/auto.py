@@ -25,6 +25,7 @@ from ..mode import Mode
 from ..newton import MOST_DIM, Curved, newton, suits
 from .anneal import anneal
 from .explore import explore
+from .ladder import ladder
 from .stage import Runner
 from .starts import around_mode, compete
 
@@ -34,6 +35,9 @@ CLIMB_ROWS = 256
 CURVED_MEAN_FIELD = 128
 # At the end of Newton steps come some more that average over so many times the draws.
 MORE_DRAWS, MORE_STEPS = (4, 16), 10
+# A family whose estimated distance from the posterior is below this share of the gain is not left. The
+# estimate is low for a q that is too narrow, hence the small share.
+CLOSE = 0.1
 # Nats that a round must gain in the mean-field family when its solution is only a start.
 COARSE = 5.0
 # How often annealing goes on when a Newton step promises more than the last round gained.
@@ -69,8 +73,13 @@ class Auto(AbstractMethod):
         del batch_size
         return None if isinstance(self.estimator, str) else self.estimator.refuses(target, q)
 
+    @property
+    def chooses_family(self) -> bool:
+        """Yes, by climbing a ladder of families."""
+        return True
+
     def run(self, problem: Problem, recorder: Recorder) -> Ending:
-        """Starts, curvature, annealing."""
+        """Starts, curvature, annealing; for any family, up the ladder as long as it pays."""
         q = problem.q
         fixed = None if isinstance(self.estimator, str) else self.estimator
         run = Runner(problem, recorder, fixed, self.by_clock, self.gain, self.probe_after)
@@ -80,19 +89,60 @@ class Auto(AbstractMethod):
             at, rate = explore(run, at, q.advice.explore_rate, self.steps)
             return self._anneal(run, at.answer, (rate, rate), max(self.anneal_steps, at.step // 2))
         points = self._points(problem, q, recorder)
-        curved = self._curves(points, problem, q)
+        rungs = ladder(problem, points, recorder) if problem.any_family else []
+        curved = self._curves(points, problem, rungs[0] if rungs else q)
         answer, mode = self._mean_field(run, points, first, curved=curved)
-        starts = []
-        if first is not q:
+        if rungs:
+            reached = self._up(run, points, answer, mode, rungs)
+            if reached is not None:
+                return reached
+        return self._within(run, points, answer, mode, q)
+
+    def _within(
+        self, run: Runner, points: Points, answer: Answer, mode: Mode | None, q: AbstractFamily
+    ) -> Ending:
+        """The best member of q's family, from the solution of a simpler one."""
+        starts, richer = [], type(answer.q) is not type(q)
+        curved = self._curves(points, run.problem, q)
+        if richer:
             answer = self._richer(run, answer, q)
         if curved:
             starts.append(Curved(answer.q, answer.terms, answer.step))
-            if first is not q and mode is not None:
+            if richer and mode is not None:
                 starts.append(self._around_mode(run, q, mode, answer.step))
             answer, arrived = self._curved(run, points, [s for s in starts if s is not None])
             if arrived:
                 return arrived
         return self._anneal(run, answer, self._rates(answer.q, near=curved), self.anneal_steps, points)
+
+    def _up(
+        self,
+        run: Runner,
+        points: Points,
+        answer: Answer,
+        mode: Mode | None,
+        rungs: list[AbstractFamily],
+    ) -> Ending | None:
+        """Richer families, each from the answer before, as long as they gain; None to stay."""
+        ending, recorder = None, run.recorder
+        for q in rungs:
+            name, gap = type(answer.q).__name__, answer.terms.gap
+            if gap < CLOSE * self.gain:
+                numbers = {"family": name, "gap": gap}
+                run.note("enough", answer.step, run.first(answer.q), float("nan"), **numbers)
+                break
+            reached = self._within(run, points, answer, mode, q)
+            found = recorder.best
+            gained, error = paired(found.terms, answer.terms)
+            pays = gained > 2 * error and type(found.q) is type(q)
+            numbers = {"family": name, "richer": type(q).__name__, "gained": gained, "error": error}
+            kind = "up" if pays else "not up"
+            run.note(kind, recorder.steps, run.first(found.q), float("nan"), **numbers)
+            if pays:
+                answer, ending = found._replace(step=recorder.steps), reached
+            else:
+                answer = recorder.choose(answer._replace(step=recorder.steps))
+        return ending
 
     def _points(self, problem: Problem, q: AbstractFamily, recorder: Recorder) -> Points:
         """The target as the climb sees it: all rows, or some of them for minibatch fits."""
@@ -125,11 +175,12 @@ class Auto(AbstractMethod):
         return at.answer, None
 
     def _richer(self, run: Runner, answer: Answer, q: AbstractFamily) -> Answer:
-        """The mean-field solution as the start of a family that contains it."""
+        """The solution of a simpler family as the start of one that contains it."""
         inside = started_from(q, answer.q, run.recorder)
         with run.recorder.clock.phase(OPTIMISE):
             terms = run.recorder.terms(inside)
-        numbers = {"elbo": answer.terms.elbo, "family": type(q).__name__}
+        names = {"family": type(q).__name__, "simpler": type(answer.q).__name__}
+        numbers = {"elbo": answer.terms.elbo, **names}
         run.note("embed", answer.step, run.first(inside), float("nan"), **numbers)
         return Answer(inside, answer.step, terms)
 

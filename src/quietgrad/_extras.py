@@ -1,7 +1,9 @@
-"""What to install when an optional package is not there."""
+"""Optional packages: what to install when one is not there, and the adapters that need them."""
 
+import importlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 
 @contextmanager
@@ -20,3 +22,12 @@ def needs_extra(extra: str, what: str) -> Iterator[None]:
         raise ImportError(
             f"{what} needs {missing}: pip install 'quietgrad[{extra}]' brings it"
         ) from error
+
+
+def adapter(name: str) -> Any:
+    """The module in `adapters` that knows another package.
+
+    Adapters stand above targets and results, which they make and read. By name, and when it is asked
+    for, one can be had from below without turning the direction of imports around.
+    """
+    return importlib.import_module(f"{__name__.partition('.')[0]}.adapters.{name}")

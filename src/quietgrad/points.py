@@ -27,7 +27,8 @@ class Points:
 
     def __init__(self, target: Target, dtype: Any, *, at_once: int = AT_ONCE):
         self._dynamic, static = eqx.partition(target, eqx.is_array)
-        self._program, self._hessian = _programs(static)
+        leaves, form = jax.tree.flatten(static)
+        self._program, self._hessian = _programs(tuple(leaves), form)
         self.dtype = np.dtype(dtype)
         self.at_once = max(1, min(at_once, VALUES // max(1, target.rows)))
         self.gradients = 0
@@ -73,8 +74,12 @@ class Points:
 
 
 @functools.lru_cache(maxsize=64)
-def _programs(static: Target) -> tuple[Any, Any]:
-    """The compiled functions of targets that differ in their arrays only."""
+def _programs(leaves: tuple[Any, ...], form: Any) -> tuple[Any, Any]:
+    """The compiled functions of targets that differ in their arrays only.
+
+    Flat, because a target may hold a dict of data, which has no hash.
+    """
+    static = jax.tree.unflatten(form, leaves)
 
     def values(dynamic: Target, z: Float[Array, "points dim"]) -> tuple[Array, Array]:
         target: Target = eqx.combine(dynamic, static)

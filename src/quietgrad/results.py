@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float, Key, PyTree, UInt32
 
 from ._checks import whole
+from ._extras import adapter
 from ._random import key_words
 from .diagnostics.diagnose import diagnose
 from .diagnostics.draws import moments
@@ -158,6 +159,19 @@ class FitResult(eqx.Module):
         key_draws, key_data = jax.random.split(key)
         drawn = self.sample(key_draws, draws)
         return self.target.model.predictive(drawn, args, kwargs, key=key_data)
+
+    def to_arviz(self, draws: int = 1000) -> Any:
+        """Draws of q as an ArviZ `DataTree`, with their log weights, likelihoods, data and labels.
+
+        `sample_stats` has `lp` and `log_q`, which `arviz_stats.loo_approximate_posterior` takes.
+        """
+        seed = int(self._rng(3).integers(2**31))
+        draws = whole(draws, "draws", least=1)
+        return adapter("arviz").to_arviz(self.target, self.q, jax.random.key(seed), draws)
+
+    def summary(self, draws: int = 4000, **settings: Any) -> Any:
+        """Mean, standard deviation and interval of every variable, by `arviz_stats.summary`."""
+        return adapter("arviz").summary(self.to_arviz(draws), **settings)
 
     def posterior(self, key: Key[Array, ""], draws: int = 1000) -> PosteriorDraws:
         """Draws of q corrected by importance weights; `print` says how far they can be relied on."""

@@ -4,7 +4,6 @@
 keeps the numbers of its rows, for estimators that remember something about each of them.
 """
 
-import importlib
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +15,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Int, PyTree
 
 from .._checks import whole
+from .._extras import adapter
 from .._host import on_device
 from .named_model import AbstractNamedModel
 
@@ -96,12 +96,12 @@ class Target(eqx.Module):
         minibatches come from the plate that the model subsamples, or else from its only plate or vector
         of observations, if a row's likelihood needs no other row.
         """
-        return _adapter("numpyro").target_of(model, *args, **kwargs)
+        return adapter("numpyro").target_of(model, *args, **kwargs)
 
     @classmethod
     def from_pymc(cls, model: Any) -> "Target":
         """Make a target from a PyMC model, on PyMC's unconstrained scale, through its JAX back end."""
-        return _adapter("pymc").target_of(model)
+        return adapter("pymc").target_of(model)
 
     def log_density(self, z: Float[Array, " dim"]) -> Float[Array, ""]:
         """f(z), with the rows at hand scaled up to `size`."""
@@ -201,15 +201,6 @@ class Target(eqx.Module):
         if self.log_likelihood is not None:
             advice = f"one real value per row, shape ({self.rows},)"
             _check_shape("log_likelihood", self.log_likelihoods, z, (self.rows,), advice)
-
-
-def _adapter(name: str) -> Any:
-    """The module that reads another package's models.
-
-    It makes targets, so it imports this module; by name, and when it is asked for, it can be had from
-    here without turning the direction of imports around.
-    """
-    return importlib.import_module(f"quietgrad.adapters.{name}")
 
 
 def _prior(target: Target, z: Float[Array, " dim"]) -> Any:

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Key, PyTree
-from numpyro.handlers import seed, substitute, uncondition
+from numpyro.handlers import seed, substitute, trace, uncondition
 from numpyro.infer import Predictive
 from numpyro.infer.util import (
     _unconstrain_reparam,
@@ -63,14 +63,14 @@ class NumpyroModel(AbstractNamedModel):
             data = jnp.arange(count)
         if self.rows.plate is not None:
             given[self.rows.plate] = data
-        log_probs, trace = self._run(point, leaves, given)
+        log_probs, sites = self._run(point, leaves, given)
         total = jnp.zeros(count)
         for name, axis in self.rows.axes:
             value = log_probs[name]
             total += jnp.sum(jnp.moveaxis(value, axis, 0).reshape(value.shape[axis], -1), axis=1)
         if self.rows.plate is None:
             return total
-        return total * count / trace[self.rows.plate]["args"][0]
+        return total * count / sites[self.rows.plate]["args"][0]
 
     def constrain(self, point: Point) -> dict[str, Array]:
         """Latent sites on their own scale, and the deterministic ones."""
@@ -155,8 +155,12 @@ class NumpyroModel(AbstractNamedModel):
 
 @eqx.filter_jit
 def _observed_values(model: NumpyroModel) -> dict[str, Array]:
-    _, trace = model._run(jax.tree.map(jnp.asarray, model.origin()), model.leaves, {})
-    return {site.name: jnp.asarray(trace[site.name]["value"]) for site in model.structure.observed}
+    """From a run at the origin, with a key for sites that are summed out elsewhere."""
+    fn, args, kwargs = model._call(model.leaves)
+    seeded = seed(Given(fn, model._plates({})), jax.random.key(0))
+    free = functools.partial(_unconstrain_reparam, jax.tree.map(jnp.asarray, model.origin()))
+    sites = trace(substitute(seeded, substitute_fn=free)).get_trace(*args, **kwargs)
+    return {site.name: jnp.asarray(sites[site.name]["value"]) for site in model.structure.observed}
 
 
 def _dims(site: Site, sizes: Mapping[str, int]) -> list[str | None]:

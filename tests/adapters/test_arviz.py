@@ -1,0 +1,88 @@
+"""Results as ArviZ has them: groups, labels, summaries and leave-one-out, for all kinds of targets."""
+
+import warnings
+
+import arviz_stats
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import xarray
+from numpyro_models import CASES, GROUP, LABEL, X, Y, varying_slopes
+
+import quietgrad as qg
+
+
+def plain(example=None):
+    def log_likelihood(z, data):
+        z = z if example is None else z["w"]
+        logit = data["x"] @ z
+        return data["y"] * logit - jnp.logaddexp(logit, 0.0)
+
+    def log_prior(z):
+        z = z if example is None else z["w"]
+        return -0.5 * z @ z
+
+    data = {"x": X, "y": LABEL.astype(float)}
+    if example is None:
+        return qg.Target(log_prior, log_likelihood, data, dim=3)
+    return qg.Target(log_prior, log_likelihood, data, example=example)
+
+
+def loo(tree):
+    with warnings.catch_warnings():
+        # Twelve rows and four parameters: ArviZ warns of rows that matter much.
+        warnings.simplefilter("ignore", UserWarning)
+        return arviz_stats.loo(tree)
+
+
+def test_numpyro_model_comes_back_with_its_labels(key, tmp_path):
+    target = qg.Target.from_numpyro(varying_slopes, GROUP, X[:, 0], Y, 4)
+    result = qg.fit(target, method="saa", key=key)
+    tree = result.to_arviz(200)
+    assert tree["posterior"]["slope"].dims == ("chain", "draw", "groups", "slope_dim_1")
+    assert tree["posterior"]["noise"].shape == (1, 200)
+    np.testing.assert_array_equal(tree["observed_data"]["y"], Y)
+    assert tree["log_likelihood"]["y"].dims == ("chain", "draw", "data")
+    assert np.isfinite(loo(tree).elpd)
+    table = result.summary(200)
+    assert {"std[0]", "slope[3, 1]", "noise"} <= set(table.index)
+    tree.to_netcdf(tmp_path / "fit.nc")
+    xarray.testing.assert_equal(
+        xarray.open_datatree(tmp_path / "fit.nc")["posterior"].ds, tree["posterior"].ds
+    )
+
+
+def test_log_weights_are_those_of_the_draws(key):
+    """The mean of f - log q over draws is the ELBO, and lp and log_q are its parts."""
+    result = qg.fit(plain(), method="saa", key=key)
+    stats = result.to_arviz(4000)["sample_stats"]
+    weight = np.asarray(stats["log_weight"])
+    np.testing.assert_allclose(weight, stats["lp"] - stats["log_q"])
+    error = np.hypot(result.elbo_error, weight.std() / np.sqrt(weight.size))
+    assert abs(weight.mean() - result.elbo) < 5 * error
+
+
+@pytest.mark.parametrize("example", [None, {"w": np.zeros(3)}], ids=["vector", "pytree"])
+def test_plain_target_has_rows(example, key):
+    result = qg.fit(plain(example), method="saa", key=key)
+    tree = result.to_arviz(300)
+    name = "z" if example is None else "w"
+    assert tree["posterior"][name].shape == (1, 300, 3)
+    assert tree["log_likelihood"]["data"].dims == ("chain", "draw", "row")
+    assert set(tree["observed_data"].data_vars) == {"x", "y"}
+    assert np.isfinite(loo(tree).elpd)
+    mean = np.asarray(tree["posterior"][name])[0].mean(axis=0)
+    np.testing.assert_allclose(result.summary(300)["mean"].astype(float), mean, atol=5.1e-3)
+
+
+def test_a_density_without_data_has_neither_rows_nor_likelihood(key):
+    result = qg.fit(qg.Target.from_logdensity(lambda z: -z @ z, 2), method="saa", key=key)
+    assert set(result.to_arviz(10).children) == {"posterior", "sample_stats"}
+
+
+def test_sites_that_are_summed_out_have_no_pointwise_likelihood(key):
+    case = CASES["enumerated-mixture"]
+    result = qg.fit(qg.Target.from_numpyro(case.model, *case.args), method="saa", key=key)
+    tree = result.to_arviz(10)
+    assert "log_likelihood" not in tree.children
+    np.testing.assert_array_equal(tree["observed_data"]["y"], Y)

@@ -195,8 +195,8 @@ class FitResult(eqx.Module):
     def linear_response(self, coordinates: Sequence[int] | None = None) -> LinearResponse:
         """Scales, or covariances of some coordinates, beyond what q can follow (Giordano et al. 2018).
 
-        For location-scale families, mean-field above all. Each coordinate is a linear system, which takes
-        some ten to fifty products with the Hessian of the ELBO.
+        For location-scale families, mean-field above all. Each coordinate is a linear system, which
+        takes some ten to fifty products with the Hessian of the ELBO.
         """
         return linear_response(self.target, self.q, self._rng(1), coordinates)
 

@@ -1,9 +1,10 @@
-"""What to do about a fit that is not right: the model's parametrisation, the family, more steps, or NUTS."""
+"""What to do about a fit that is not right: parametrisation, family, more steps, or NUTS."""
 
 from collections.abc import Callable
 
 from ..families import AbstractFamily, FullRank, HasMoments
-from .evidence import Evidence, off
+from .evidence import Evidence
+from .tolerance import off
 from .verdict import Ending, Verdict
 
 NAMED = 3
@@ -27,8 +28,8 @@ def advise(
     if evidence.tails:
         return [
             "report quantiles instead of means and sds, from NUTS; or give a prior with lighter tails",
-            "a family on a Student-t base, such as FullRank.init(dim, base=StudentT(2.0), key=key), follows "
-            "such tails better than a Gaussian",
+            "a family on a Student-t base, such as FullRank.init(dim, base=StudentT(2.0), key=key), "
+            "follows such tails better than a Gaussian",
         ]
     advice += _model(evidence, q, name)
     if evidence.elsewhere is not None:
@@ -62,19 +63,19 @@ def _model(evidence: Evidence, q: AbstractFamily, name: Callable[[int], str]) ->
         some = ", ".join(name(i) for i in driven[:NAMED])
         more = f" and {len(driven) - NAMED} more" if len(driven) > NAMED else ""
         advice.append(
-            f"a funnel: the spread of {some}{more} depends on {name(driver)}; write them non-centred, as "
-            "location + scale * raw with raw ~ N(0, 1)"
+            f"a funnel: the spread of {some}{more} depends on {name(driver)}; write them non-centred, "
+            "as location + scale * raw with raw ~ N(0, 1)"
         )
     elif shapes.banana is not None:
         bent, driver = shapes.banana
         advice.append(
-            f"a banana: {name(bent)} follows the square of {name(driver)}; take what is left of it as the "
-            "parameter instead, or a flow"
+            f"a banana: {name(bent)} follows the square of {name(driver)}; take what is left of it as "
+            "the parameter instead, or a flow"
         )
     if shapes.straight is not None:
         a, b, correlation = shapes.straight
         advice.append(
-            f"{name(a)} and {name(b)} are correlated at {correlation:.5g}; if one is an intercept, centre "
-            "and standardise the predictor that belongs to the other"
+            f"{name(a)} and {name(b)} are correlated at {correlation:.5g}; if one is an intercept, "
+            "centre and standardise the predictor that belongs to the other"
         )
     return advice

@@ -21,7 +21,7 @@ WANTED = (0.75, 0.92)
 
 
 class Chains(NamedTuple):
-    """All states after the start, values of the log density there, and the mean acceptance of late moves."""
+    """All states after the start, log densities there, and the mean acceptance of late moves."""
 
     start: Float[np.ndarray, "chains dim"]
     z: Float[np.ndarray, "moves chains dim"]

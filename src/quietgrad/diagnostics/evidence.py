@@ -8,12 +8,11 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float
 
 from ..families import AbstractFamily
 from ..points import Points
 from ..targets import Target
-from .chains import Sampler
+from .chains import Chains, Sampler
 from .climbs import climb, far_starts
 from .comparison import Comparison, by_chains, by_weights, unknown
 from .draws import Draws, draw
@@ -23,17 +22,16 @@ from .modes import Elsewhere, elsewhere
 from .psis import Weights, smooth
 from .shapes import Shapes, shapes_of
 from .tails import Tail, slow_tails
+from .tolerance import combine, plain
 
 # Chains from q's draws, chains from far climbs, trial steps of the climbs.
 CHAINS, SCOUTS, TRIALS = 96, 32, 40
-# Leapfrog steps of a round of chains, and most rounds.
-LEAPFROGS, ROUNDS = 24, 4
+# Leapfrog steps of each round of chains; the next one runs if the last left a question open.
+LEAPFROGS = (24, 24, 48, 96)
 # Numbers (rows times coordinates, times gradients) that a diagnosis may touch, and its least gradients.
-WORK, LEAST_GRADIENTS = 2**31, 3000
-# Tolerances, in posterior sds and in log sd, and the errors at which they are plain: an estimate is
-# called off beyond a tolerance by noise in less than one of a thousand coordinates.
-MEAN_OFF, NARROW, WIDE, SIGNIFICANT = 0.2, -0.28, 0.22, 3.3
-SHARP_MEAN, SHARP_SCALE = 0.1, 0.12
+WORK, LEAST_GRADIENTS = 2**32, 3000
+# Errors below which chains have settled well enough to tell another mode from a ridge.
+SETTLED = 0.25
 
 
 class Evidence(NamedTuple):
@@ -82,49 +80,36 @@ def gather(target: Target, q: AbstractFamily, rng: np.random.Generator, draws: i
     metric = metric_of(drawn)
     gain = gain_at(q, drawn, metric)
     tails = slow_tails(points, metric)
-    ends, heights = climb(points, metric, far_starts(metric, rng, SCOUTS), TRIALS)
-    ends[~np.isfinite(heights)] = metric.center
-    rows = rng.permutation(np.flatnonzero(drawn.finite))[:CHAINS]
-    sampler = Sampler(points, metric, np.concatenate([drawn.z[rows], ends]), rng)
-    for number in range(ROUNDS):
-        chains = sampler.run(LEAPFROGS * (len(rows) + SCOUTS) * (1 if number < 2 else 2))
-        main = chains.some(slice(0, len(rows)))
-        moved = by_chains(drawn.z, main)
-        if plain(combine(moved, weighted)) or points.gradients > budget:
-            break
-    settled = np.isfinite(moved.shift_error) & np.isfinite(moved.log_ratio_error)
-    found = elsewhere(main, chains.some(slice(len(rows), None)), metric, settled)
+    main, scouts, moved = _run_chains(points, drawn, metric, weighted, rng, budget)
+    settled = np.maximum(moved.shift_error, moved.log_ratio_error) < SETTLED
+    std = np.where(settled, np.std(drawn.z, axis=0) * np.exp(-moved.log_ratio), math.inf)
+    found = elsewhere(main, scouts, metric, std)
     states = main.late().reshape(-1, q.dim)
     return Evidence(
         drawn, weights, metric, weighted, moved, gain, tails, found, shapes_of(states, metric),
-        chains.acceptance, points.gradients,
+        main.acceptance, points.gradients,
     )  # fmt: skip
 
 
-def combine(moved: Comparison, weighted: Comparison) -> Comparison:
-    """What chains say where they say it sharply; elsewhere the sharper of the two.
-
-    Chains come first because weights of a q that is too narrow underestimate scales, and their own error,
-    without a sign of it in k-hat.
-    """
-    return moved.sharper(weighted, mean=SHARP_MEAN, scale=SHARP_SCALE)
-
-
-def off(found: Comparison) -> tuple[Float[np.ndarray, " dim"], Float[np.ndarray, " dim"]]:
-    """Which means, and which scales, are off beyond tolerance and noise (as truth values)."""
-    mean = np.abs(found.shift) > np.maximum(MEAN_OFF, SIGNIFICANT * found.shift_error)
-    beyond = (found.log_ratio < NARROW) | (found.log_ratio > WIDE)
-    return mean, beyond & (np.abs(found.log_ratio) > SIGNIFICANT * found.log_ratio_error)
-
-
-def unsure(found: Comparison) -> tuple[np.ndarray, np.ndarray]:
-    """Which means, and which scales, the estimates leave open."""
-    mean = (found.shift_error > SHARP_MEAN) | (np.abs(found.shift) > MEAN_OFF)
-    scale = (found.log_ratio_error > SHARP_SCALE) | (found.log_ratio < NARROW) | (found.log_ratio > WIDE)
-    wrong = off(found)
-    return mean & ~wrong[0], scale & ~wrong[1]
-
-
-def plain(found: Comparison) -> bool:
-    """Whether nothing is open, or something is plainly wrong."""
-    return any(map(np.any, off(found))) or not any(map(np.any, unsure(found)))
+def _run_chains(
+    points: Points,
+    drawn: Draws,
+    metric: Metric,
+    weighted: Comparison,
+    rng: np.random.Generator,
+    budget: int,
+) -> tuple[Chains, Chains, Comparison]:
+    """Chains from draws of q and from far climbs, until the former leave no question open."""
+    ends, heights = climb(points, metric, far_starts(metric, rng, SCOUTS), TRIALS)
+    ends[~np.isfinite(heights)] = metric.center
+    rows = rng.permutation(np.flatnonzero(drawn.finite))[:CHAINS]
+    count = len(rows)
+    sampler = Sampler(points, metric, np.concatenate([drawn.z[rows], ends]), rng)
+    chains = sampler.run(LEAPFROGS[0] * (count + SCOUTS))
+    moved = by_chains(drawn.z, chains.some(slice(0, count)))
+    for leapfrogs in LEAPFROGS[1:]:
+        if plain(combine(moved, weighted)) or points.gradients > budget:
+            break
+        chains = sampler.run(leapfrogs * (count + SCOUTS))
+        moved = by_chains(drawn.z, chains.some(slice(0, count)))
+    return chains.some(slice(0, count)), chains.some(slice(count, None)), moved

@@ -70,8 +70,8 @@ def paired_square(groups: Float[np.ndarray, "groups n"]) -> ExpectedGain:
 def gain_at(q: AbstractFamily, draws: Draws, metric: Metric) -> ExpectedGain:
     """The same from draws at hand, in the posterior's metric, for any family.
 
-    A family that is not Gaussian is taken as if a shift and a scale of every coordinate followed it: what
-    these could gain, it could.
+    A family that is not Gaussian is taken as if a shift and a scale of every coordinate followed it:
+    what these could gain, it could.
     """
     center, whitened = np.mean(draws.z, axis=0), []
     for rows in np.split(np.arange(len(draws.z)), draws.groups):

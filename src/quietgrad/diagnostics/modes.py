@@ -8,7 +8,7 @@ and by the room in which it moves.
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 
 from .chains import Chains
 from .metric import Metric
@@ -21,7 +21,7 @@ MATTERS = -3.5
 
 
 class Elsewhere(NamedTuple):
-    """A place that q leaves out: its mean, log mass relative to q's region, and how many climbs led there."""
+    """A place that q leaves out: its mean, its log mass relative to q's, climbs that led there."""
 
     place: Float[np.ndarray, " dim"]
     log_mass: float
@@ -29,22 +29,25 @@ class Elsewhere(NamedTuple):
 
 
 def elsewhere(
-    chains: Chains, scouts: Chains, metric: Metric, settled: Bool[np.ndarray, " dim"]
+    chains: Chains, scouts: Chains, metric: Metric, std: Float[np.ndarray, " dim"]
 ) -> Elsewhere | None:
     """The heaviest place where scouts stay and q's chains never are, if it matters.
 
-    Only coordinates along which q's chains have settled count: on a ridge that they have not yet
-    travelled, scouts are elsewhere without there being another mode.
+    `std` are the posterior's scales as far as known, infinite where q's chains have not settled: on a
+    ridge that they have not yet travelled, scouts are elsewhere without there being another mode.
     """
     main, away = chains.late(), scouts.late()
     averages, places = np.mean(main, axis=0), np.mean(away, axis=0)
     center, spread = np.mean(averages, axis=0), np.std(averages, axis=0)
-    std = np.std(main, axis=(0, 1))
+    std = np.maximum(np.maximum(std, metric.std), np.std(main, axis=(0, 1)))
     apart = np.abs(places - center) > np.maximum(APART * spread, APART_STD * std)
-    far = np.flatnonzero(np.any(apart & settled, axis=1))
+    far = np.flatnonzero(np.any(apart, axis=1))
     if not far.size:
         return None
-    room = np.mean(_log_room(main, metric))
+    # The median, as a chain that never moves has no room at all.
+    room = np.median(_log_room(main, metric))
+    if not np.isfinite(room):
+        return None
     heights = np.mean(scouts.late_values()[:, far], axis=0) - np.mean(chains.late_values())
     mass = heights + _log_room(away[:, far], metric) - room
     best = int(np.argmax(mass))

@@ -19,8 +19,8 @@ TIMES, LEAST = 4, 4000
 class PosteriorDraws(eqx.Module):
     """Draws of q that were resampled by importance weights, and how far to rely on them.
 
-    `points` has the form of the target's points, with a leading axis of draws. `khat` is the shape of the
-    weights' tail and `effective` the number of independent posterior draws that the weights are worth.
+    `points` are like those of `result.sample`. `khat` is the shape of the weights' tail and `effective`
+    the number of independent posterior draws that the weights are worth.
     `reliable` is whether k-hat is below its limit. Points repeat where weights are large.
     """
 

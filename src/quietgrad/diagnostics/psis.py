@@ -1,7 +1,7 @@
 """Pareto-smoothed importance weights of q's draws (Vehtari, Simpson, Gelman, Yao & Gabry 2024).
 
 Weights w = p/q turn draws of q into draws of p. The largest of them are fitted by a generalised Pareto
-distribution, whose shape k-hat says how many moments the weights have, and are replaced by its quantiles.
+distribution and replaced by its quantiles; its shape k-hat says how many moments the weights have.
 """
 
 import math
@@ -12,10 +12,12 @@ from jaxtyping import Float, Int
 
 # Fewer finite draws than this say nothing about a tail.
 LEAST = 25
+# Log weights that differ by less are equal.
+EQUAL = 1e-9
 
 
 class Weights(NamedTuple):
-    """Smoothed weights that sum to one, the shape k-hat of their tail, and how many draws they are worth."""
+    """Smoothed weights that sum to one, and the shape k-hat of their tail."""
 
     w: Float[np.ndarray, " draws"]
     khat: float
@@ -49,18 +51,22 @@ class Weights(NamedTuple):
 def smooth(log_weights: Float[np.ndarray, " draws"]) -> Weights:
     """From log p - log q up to a constant; minus infinity stands for no weight."""
     # Imported here, as it takes SciPy's statistics along, which nothing else needs.
-    from arviz_stats.base import array_stats
+    from arviz_stats.base.array import array_stats
 
     finite = np.isfinite(log_weights)
     w = np.zeros(log_weights.size)
     if np.count_nonzero(finite) < LEAST:
         return Weights(w, math.inf)
     centred = log_weights[finite] - np.max(log_weights[finite])
-    if np.ptp(centred) < 1e-9:
-        w[finite] = 1 / np.count_nonzero(finite)
-        return Weights(w, -math.inf)
-    # psislw takes log likelihoods, whose negatives are the log weights.
-    smoothed, khat = array_stats.psislw(-centred)
+    # psislw takes log likelihoods, whose negatives are the log weights. It refuses equal ones, which
+    # have no tail.
+    tail = np.sort(centred)[-tail_size(centred.size) - 1 :]
+    smoothed, khat = (centred, -math.inf) if np.ptp(tail) < EQUAL else array_stats.psislw(-centred)
     weights = np.exp(smoothed - np.max(smoothed))
     w[finite] = weights / np.sum(weights)
     return Weights(w, float(khat))
+
+
+def tail_size(draws: int) -> int:
+    """How many of the largest weights are fitted."""
+    return int(math.ceil(min(0.2 * draws, 3 * math.sqrt(draws))))

@@ -1,4 +1,4 @@
-"""Shapes that a Gaussian cannot follow, recognised from states of the posterior, for advice on the model.
+"""Shapes that a Gaussian cannot follow, recognised from states of the posterior.
 
 A funnel: the log distance of some coordinates from their mean depends on another coordinate. A banana:
 one coordinate follows the square of another. Strong correlation between two coordinates.
@@ -12,7 +12,7 @@ from jaxtyping import Float
 from .metric import Metric
 
 # Correlations that are called a shape. Some 300 independent states leave a noise of 0.06.
-FUNNEL, BANANA, STRAIGHT = 0.35, 0.4, 0.9
+FUNNEL, BANANA, STRAIGHT = 0.35, 0.6, 0.9
 MOST_DIM = 500
 
 
@@ -32,11 +32,15 @@ def shapes_of(states: Float[np.ndarray, "states dim"], metric: Metric) -> Shapes
         return Shapes()
     std = np.std(states, axis=0)
     u = (states - np.mean(states, axis=0)) / np.where(std > 0, std, 1.0)
-    return Shapes(_funnel(u), _banana(u), _straight(metric))
+    funnel, banana = _funnel(u), _banana(u)
+    if funnel is not None and banana is not None:
+        # Each looks a little like the other: a square is small where its root is.
+        funnel, banana = (None, banana) if banana[2] > funnel[2] else (funnel, None)
+    return Shapes(funnel and funnel[:2], banana and banana[:2], _straight(metric))
 
 
-def _funnel(u: Float[np.ndarray, "states dim"]) -> tuple[int, list[int]] | None:
-    """The coordinate that drives most others' scales."""
+def _funnel(u: Float[np.ndarray, "states dim"]) -> tuple[int, list[int], float] | None:
+    """The coordinate that drives most others' scales, and the strongest correlation."""
     # Distances are taken from the median, which a skewed driver does not pull.
     size = np.log(np.abs(u - np.median(u, axis=0)) + 1e-3)
     driven = _correlations(u, size)
@@ -45,10 +49,11 @@ def _funnel(u: Float[np.ndarray, "states dim"]) -> tuple[int, list[int]] | None:
     if not strong.any():
         return None
     driver = int(np.argmax(np.sum(np.where(strong, np.abs(driven), 0.0), axis=1)))
-    return driver, [int(i) for i in np.flatnonzero(strong[driver])]
+    strength = float(np.max(np.abs(driven[driver])))
+    return driver, [int(i) for i in np.flatnonzero(strong[driver])], strength
 
 
-def _banana(u: Float[np.ndarray, "states dim"]) -> tuple[int, int] | None:
+def _banana(u: Float[np.ndarray, "states dim"]) -> tuple[int, int, float] | None:
     """The pair (bent, driver) with the clearest square dependence, beyond a linear one."""
     linear = _correlations(u, u)
     square = _correlations(u, u**2)
@@ -57,7 +62,8 @@ def _banana(u: Float[np.ndarray, "states dim"]) -> tuple[int, int] | None:
     rest = np.abs(square - linear * (skew / np.sqrt(np.maximum(np.var(u**2, axis=0), 1e-12)))[None, :])
     np.fill_diagonal(rest, 0.0)
     bent, driver = np.unravel_index(int(np.argmax(rest)), rest.shape)
-    return (int(bent), int(driver)) if rest[bent, driver] > BANANA else None
+    strength = float(rest[bent, driver])
+    return (int(bent), int(driver), strength) if strength > BANANA else None
 
 
 def _straight(metric: Metric) -> tuple[int, int, float] | None:

@@ -10,7 +10,8 @@ import numpy as np
 from jaxtyping import Float
 
 from .comparison import Comparison
-from .evidence import Evidence, off, unsure
+from .evidence import Evidence
+from .tolerance import off, unsure
 
 # Nats that a Newton step may promise in all, and for each coordinate, before a fit counts as unfinished.
 GAIN, GAIN_EACH = 0.5, 0.02
@@ -53,8 +54,8 @@ class Diagnosis:
     """The verdict, why, and what to do.
 
     `shift` is the posterior mean minus q's in posterior sds and `std_ratio` q's sd over the posterior's,
-    as estimated, with standard errors; infinite where nothing could be found out. `effective` is how many
-    posterior draws the weighted ones are worth. `gain` is what a Newton step promises, in nats.
+    as estimated, with standard errors; infinite where nothing could be found out. `effective` is how
+    many posterior draws the weighted ones are worth. `gain` is what a Newton step promises, in nats.
     """
 
     verdict: Verdict
@@ -126,7 +127,8 @@ def _density(evidence: Evidence, name: Callable[[int], str], found: Findings) ->
         else:
             missing = "mean and sd do" if tail.slope > -2.1 else "sd does"
             found.fatal.append(
-                f"the density falls only like t^{tail.slope:.1f} along {names}, so its {missing} not exist"
+                f"the density falls only like t^{tail.slope:.1f} along {names}, so its {missing} "
+                "not exist"
             )
     if evidence.elsewhere is not None:
         away, own = evidence.elsewhere, np.mean(evidence.draws.z, axis=0)
@@ -141,8 +143,10 @@ def _density(evidence: Evidence, name: Callable[[int], str], found: Findings) ->
 def _restarts(
     evidence: Evidence, restarts: Sequence[Restart], name: Callable[[int], str], found: Findings
 ) -> None:
+    if not restarts:
+        return
     own, std = np.mean(evidence.draws.z, axis=0), np.std(evidence.draws.z, axis=0)
-    terms = evidence.draws.log_weights
+    terms = evidence.draws.log_weights[evidence.draws.finite]
     elbo, error = float(np.mean(terms)), float(np.std(terms) / math.sqrt(terms.size))
     for other in restarts:
         gain, doubt = other.elbo - elbo, math.hypot(error, other.elbo_error)
@@ -155,7 +159,7 @@ def _restarts(
             found.fatal.append(
                 f"a restart that is as good ends {distance[worst]:.1f} sds away in {name(worst)}"
             )
-    if restarts and not any("restart" in reason for reason in found.fatal):
+    if not any("restart" in reason for reason in found.fatal):
         found.fine.append(f"{len(restarts)} restarts agree, or ended lower")
 
 
@@ -163,7 +167,7 @@ def _errors(best: Comparison, name: Callable[[int], str], found: Findings) -> No
     """Means and scales that are off, or could not be found out."""
     (means, scales), (open_means, open_scales) = off(best), unsure(best)
     ratio, ratio_error = np.exp(best.log_ratio), np.exp(best.log_ratio) * best.log_ratio_error
-    worst = _worst(np.abs(best.shift), means | open_means)
+    worst = _worst(np.abs(best.shift), means, open_means)
     place = f"{best.shift[worst]:+.2f} ± {best.shift_error[worst]:.2f} sd in {name(worst)}"
     if means.any():
         found.wrong.append(f"off: {_count(means)}; the posterior mean differs from q's by {place}")
@@ -171,7 +175,7 @@ def _errors(best: Comparison, name: Callable[[int], str], found: Findings) -> No
         found.wrong.append(f"open: {_count(open_means)}; the posterior mean may differ by {place}")
     else:
         found.fine.append(f"largest difference of a mean: {place}")
-    worst = _worst(np.abs(best.log_ratio), scales | open_scales)
+    worst = _worst(np.abs(best.log_ratio), scales, open_scales)
     place = f"{ratio[worst]:.2f} ± {ratio_error[worst]:.2f} times the posterior's in {name(worst)}"
     if scales.any():
         found.wrong.append(f"off: {_count(scales, 'sd')}; q's sd is {place}")
@@ -194,7 +198,8 @@ def _mends(evidence: Evidence, found: Findings) -> bool:
     worth = f"{size:,} draws are worth {weights.effective:,.0f} of the posterior"
     if not weights.usable:
         found.fine.append(
-            f"importance weights cannot be relied on: k-hat {weights.khat:.2f}, limit {weights.limit:.2f}"
+            f"importance weights cannot be relied on: k-hat {weights.khat:.2f} is above the limit of "
+            f"{weights.limit:.2f}"
         )
         return False
     found.fine.append(f"k-hat {weights.khat:.2f}, below the limit of {weights.limit:.2f}; {worth}")
@@ -212,9 +217,10 @@ def _mends(evidence: Evidence, found: Findings) -> bool:
     return True
 
 
-def _worst(size: np.ndarray, among: np.ndarray) -> int:
-    """The largest, among those that matter if there are any."""
-    return int(np.argmax(np.where(among, size, -1.0) if among.any() else size))
+def _worst(size: np.ndarray, wrong: np.ndarray, unclear: np.ndarray) -> int:
+    """The largest, among those that are wrong or else unclear if there are any."""
+    among = wrong if wrong.any() else unclear if unclear.any() else np.ones_like(wrong)
+    return int(np.argmax(np.where(among, size, -1.0)))
 
 
 def _count(which: np.ndarray, what: str = "mean") -> str:

@@ -1,0 +1,151 @@
+"""The verdict on posteriors whose best Gaussian is known, and on right fits with a fault put in."""
+
+import math
+
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import posteriors
+import pytest
+from posteriors import full_rank, mean_field, newton
+
+from quietgrad import MeanField, RealNVP, Status, Target, fit
+
+TRUST, CORRECTED, DO_NOT = "trust", "use the corrected draws", "do not trust"
+MEAN, COVARIANCE = np.asarray(posteriors.MEAN), posteriors.COVARIANCE
+
+
+def right_gaussian(status=Status.CONVERGED):
+    return full_rank(posteriors.gaussian(), MEAN, COVARIANCE, status)
+
+
+def mean_field_gaussian():
+    """The variances of each coordinate given the others, which are too small."""
+    std = np.diagonal(np.linalg.inv(COVARIANCE)) ** -0.5
+    return mean_field(posteriors.gaussian(), MEAN, std)
+
+
+def right_log_gamma():
+    """E z + var / 2 = log(shape), var = 1 / shape."""
+    return mean_field(posteriors.log_gamma(), np.full(4, math.log(4) - 1 / 8), np.full(4, 0.5))
+
+
+def best_funnel():
+    """v ~ N(0, s^2) with 1/s^2 = 1/9 + 9/2; the other variances are 1 / E exp(-v)."""
+    variance = 1 / (1 / 9 + 9 / 2)
+    std = [math.sqrt(variance), *[math.exp(-variance / 4)] * 9]
+    return mean_field(posteriors.funnel(), np.zeros(10), std)
+
+
+def best_banana():
+    """1/s^2 = 1/4 + 8 s^2 / 0.18 for the first coordinate; the second has mean -s^2 and its own sd."""
+    variance = (-0.25 + math.sqrt(0.0625 + 4 * 8 / 0.18)) / (16 / 0.18)
+    return mean_field(posteriors.banana(), [0.0, -variance], [math.sqrt(variance), 0.3])
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        right_gaussian,
+        right_log_gamma,
+        lambda: newton(posteriors.logistic()),
+        lambda: newton(posteriors.poisson()),
+    ],
+    ids=["gaussian", "log-gamma", "logistic", "poisson"],
+)
+def test_right_fits_are_trusted(make):
+    found = make().diagnose()
+    assert found.verdict == TRUST, str(found)
+    assert found.advice == ()
+
+
+@pytest.mark.parametrize(
+    ("make", "reason", "advice"),
+    [
+        (best_funnel, "sds; q's sd is", "depends on coordinate 0; write them non-centred"),
+        (best_banana, "sds; q's sd is", "banana: coordinate 1 follows the square of coordinate 0"),
+        (lambda: mean_field(posteriors.bimodal(), [4] * 3, [1] * 3), "never looks", "several modes"),
+        (lambda: mean_field(posteriors.cauchy(), [0] * 2, [1.5] * 2), "do not exist", "quantiles"),
+        (lambda: mean_field(posteriors.improper(), [0] * 3, [1] * 3), "is improper", "proper prior"),
+        (mean_field_gaussian, "sds; q's sd is 0.5", "'full-rank'"),
+    ],
+    ids=["funnel", "banana", "bimodal", "cauchy", "improper", "correlated"],
+)
+def test_wrong_fits_are_not_trusted_and_the_advice_fits(make, reason, advice):
+    found = make().diagnose()
+    assert found.verdict == DO_NOT, str(found)
+    assert any(reason in line for line in found.reasons), str(found)
+    assert any(advice in line for line in found.advice), str(found)
+
+
+def test_predictors_that_are_nearly_the_same_are_named():
+    found = newton(posteriors.logistic(similar=0.97), MeanField).diagnose()
+    assert found.verdict != TRUST
+    assert any("0 and coordinate 1 are correlated at -0.99" in a for a in found.advice), str(found)
+
+
+def test_a_mean_moved_by_half_an_sd_is_found_and_weights_mend_it():
+    # All marginal sds are one.
+    found = full_rank(posteriors.gaussian(), MEAN + [0, 0, 0.5], COVARIANCE).diagnose()
+    assert found.verdict == CORRECTED, str(found)
+    truth = np.array([0, 0, -0.5])
+    assert np.all(np.abs(found.shift - truth) < 5 * found.shift_error)
+    assert found.advice[0].startswith("result.posterior(key)")
+
+
+def test_halved_scales_are_found():
+    found = full_rank(posteriors.gaussian(), MEAN, COVARIANCE / 4).diagnose()
+    assert found.verdict != TRUST
+    assert np.all(np.abs(found.std_ratio - 0.5) < 5 * found.std_ratio_error)
+
+
+@pytest.mark.parametrize("status", Status)
+def test_only_a_converged_fit_can_be_trusted(status):
+    wanted = TRUST if status is Status.CONVERGED else DO_NOT if status.failed else CORRECTED
+    found = right_gaussian(status).diagnose()
+    assert found.verdict == wanted, str(found)
+    assert status is Status.CONVERGED or any(status in line for line in found.reasons)
+
+
+def test_restarts_that_disagree_are_not_trusted():
+    fitted = right_gaussian()
+    # The log of the normaliser is the ELBO of a q that is right.
+    height = 0.5 * np.linalg.slogdet(2 * np.pi * COVARIANCE)[1]
+    other = full_rank(posteriors.gaussian(), MEAN + 3, COVARIANCE)
+    for restart, elbo, verdict, reason in (
+        (fitted, height, TRUST, "1 restarts agree"),
+        (other, height, DO_NOT, "a restart that is as good ends 3.0 sds away"),
+        (other, height - 10, TRUST, "or ended lower"),
+        (fitted, height + 10, DO_NOT, "a restart found a better answer, by 10"),
+    ):
+        object.__setattr__(restart, "elbo", float(elbo))
+        found = fitted.diagnose(restarts=[restart])
+        assert found.verdict == verdict, str(found)
+        assert any(reason in line for line in found.reasons), str(found)
+
+
+def test_a_density_that_is_zero_in_part_of_the_space_is_reported():
+    target = Target.from_logdensity(
+        lambda z: jnp.where(z[0] > 0, -z[0], -jnp.inf) - 0.5 * z[1] ** 2, dim=2
+    )
+    found = mean_field(target, [0.5, 0.0], [1.0, 1.0]).diagnose()
+    assert found.verdict == DO_NOT
+    # The share of N(0.5, 1) below zero; quasi-random draws are closer than independent ones.
+    share = 0.30854
+    assert abs(found.bad_share - share) < 5 * math.sqrt(share * (1 - share) / found.draws)
+
+
+def test_any_family_is_judged():
+    """A flow at its random start is far off."""
+    q = RealNVP.init(3, key=jr.key(0))
+    found = posteriors.result(posteriors.gaussian(), q).diagnose()
+    assert found.verdict == DO_NOT
+    assert found.gain > 0.5
+
+
+def test_a_real_fit_can_be_asked_and_answers_the_same_every_time():
+    fitted = fit(posteriors.logistic(), "mean-field", key=jr.key(0))
+    first, second = fitted.diagnose(draws=1000), fitted.diagnose(draws=1000)
+    assert first.verdict == TRUST, str(first)
+    assert str(first) == str(second)
+    assert first.draws >= 1000

@@ -1,8 +1,8 @@
 """Squared bias, variance and MSE of gradients whose coefficients are fitted in-sample, and of others.
 
 Run from the repository: python reproduction/bias.py
-Coefficients that are fitted on the draws they correct make a gradient biased. The paper says so and shows
-variances only. Measured at the paper's start and near the optimum, against the mean of many plain
+Coefficients that are fitted on the draws they correct make a gradient biased. The paper says so and
+shows variances only. Measured at its start and near the optimum, against the mean of many plain
 gradients; written to bias.json with the environment, and shown on the page of `quietgrad report`.
 """
 
@@ -27,6 +27,7 @@ DRAWS = (10, 50)
 REPEATS = 20_000
 # Steps of Adam at 0.02 that decay to zero: near the optimum of the mean-field family.
 STEPS = 20_000
+KEY = jr.key(2)
 
 
 def coefficients(draws: int) -> dict[str, AbstractEstimator]:
@@ -47,10 +48,12 @@ def measure(task: str, q: Any, where: str, repeats: int) -> list[dict[str, Any]]
     target, rows = qg.tasks.load(task).train, []
     for draws in DRAWS:
         nocv = qg.estimator("nocv", draws=draws)
-        plain = gradient_variance(target, q, nocv, repeats=repeats, key=jr.key(1))
+        # The draws that `gradient_error` takes from this key: the variances are of the same draws.
+        same = jr.split(KEY)[0]
+        plain = gradient_variance(target, q, nocv, repeats=repeats, key=same)
         for label, estimator in coefficients(draws).items():
             found = gradient_error(
-                target, q, estimator, repeats=repeats, reference_repeats=repeats, key=jr.key(2)
+                target, q, estimator, repeats=repeats, reference_repeats=repeats, key=KEY
             )
             rows.append(
                 {

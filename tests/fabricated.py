@@ -58,6 +58,7 @@ Bend = Callable[[Cell, Traits], None]
 
 def traits(cell: Cell) -> Traits:
     """The paper's world."""
+    assert cell.draws is not None
     place = _place(cell.task)
     flow, many, quad = cell.family == "real-nvp", cell.draws == 50, cell.label == "quadcv"
     zvcv = cell.label.startswith("zvcv")
@@ -94,7 +95,7 @@ def traits(cell: Cell) -> Traits:
 
 def method_record(cell: Cell) -> Record:
     """A run of a method that ends itself: soon there, and above what steps of a constant size reach."""
-    final = traits(dataclasses.replace(cell, label="quadcv", draws=10)).final + 0.3
+    final = traits(dataclasses.replace(cell, label="quadcv", draws=10)).final + 0.6
     # Evaluated at steps and times of its own, which are other ones in every repetition.
     step = np.array([0, 20, 45, 80]) + 3 * cell.rep * np.array([0, 1, 1, 1])
     seed = zlib.crc32(f"{cell.task}/{cell.family}/{cell.rep}".encode())
@@ -119,6 +120,7 @@ def record(cell: Cell, bend: Bend | None = None) -> Record:
     """A finished run of this cell."""
     if cell.ends_itself:
         return method_record(cell)
+    assert cell.steps is not None
     its = traits(cell)
     if bend is not None:
         bend(cell, its)

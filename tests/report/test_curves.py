@@ -49,6 +49,48 @@ def test_repetitions_of_different_length_are_aligned_by_step():
     assert made.median.tolist() == [1.5, 1.5, 1, 1, 2]
 
 
+def test_methods_that_end_themselves_are_aligned_by_time():
+    auto = fabricated.study(
+        tasks=["frisk"],
+        families=["mean-field"],
+        labels=[],
+        methods=["auto"],
+        reps=3,
+        ablations=False,
+    )
+    made = curve(auto, "elbo", factor=0.9)
+    assert made is not None
+    assert made.ends
+    # Evaluated at other times in every repetition: each has its last value by then, the answer at last.
+    assert len(made.step) == 10
+    assert np.all(np.diff(made.seconds) > 0)
+    assert np.all(np.diff(made.low) >= 0)
+    answer = auto[0].outcome["elbo"]
+    assert (made.low[-1], made.median[-1], made.high[-1]) == (answer,) * 3
+    assert made.for_limits("median").tolist() == [answer]
+    # They have few evaluations, and do not weaken the smoothing of the others.
+    others = fabricated.study(
+        tasks=["frisk"], families=["mean-field"], draws=[10], reps=1, ablations=False
+    )
+    assert decay([*others, *auto]) == decay(others)
+
+
+def test_what_the_judge_erred_by_is_taken_off():
+    one = runs(elbo=[1.0, 1, 1, 1, 2])[0]
+    made = curve([dataclasses.replace(one, outcome={**one.outcome, "judge_offset": 0.25})], "elbo")
+    assert made is not None
+    assert made.median[-1] == 1.75
+
+
+def test_runs_without_a_clock_have_no_seconds():
+    beside = [
+        dataclasses.replace(run, outcome={**run.outcome, "timed": False}) for run in runs(elbo=[1.0] * 5)
+    ]
+    made = curve(beside, "elbo")
+    assert made is not None
+    assert np.all(np.isnan(made.seconds))
+
+
 def test_smoothing_is_weaker_for_short_runs():
     long = fabricated.study(tasks=["frisk"], reps=1, steps=100_000, draws=[10], ablations=False)
     short = fabricated.study(tasks=["frisk"], reps=1, steps=500, draws=[10], ablations=False)

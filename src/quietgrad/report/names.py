@@ -26,6 +26,7 @@ FAMILIES = {
     "full-rank": "Full-rank Gaussian",
     "real-nvp": "Real NVP",
     "real-nvp-affine": "Real NVP with shift and scale",
+    "real-nvp-whitened": "Real NVP, whitened",
 }
 LABELS = {
     "nocv": "NoCV",

@@ -129,11 +129,14 @@ def _grid(
                 for label in styles(here)
                 if (one := curve([r for r in here if r.cell.label == label], column, factor))
             }
+            if count is not None and not any(run.cell.draws == count for run in here):
+                # Methods alone say nothing about this number of draws.
+                curves = {}
             shown |= curves.keys()
             panel(axis, curves, task)
             canvas.finish_axis(axis, x if row == len(draws) - 1 else None)
             if not curves:
-                canvas.nothing(axis)
+                canvas.nothing(axis, "no finished run" if count is None else f"not run with L = {count}")
     canvas.legend(figure, styles(study.done), shown, note)
     return figure
 

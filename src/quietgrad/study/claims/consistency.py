@@ -166,10 +166,11 @@ def _spread(grids: Sequence[np.ndarray]) -> Part:
         over_estimators = float(np.ptp(np.median(early, axis=1)))
         factors.append(over_reps / max(over_estimators, 1e-9))
     larger, middle = sum(factor > 1 for factor in factors), float(np.median(factors))
+    times = f"{middle:,.0f}" if middle >= 10 else f"{middle:.2g}"
     return Part(
         Verdict.HOLDS if larger > len(factors) / 2 else Verdict.DOES_NOT,
         f"early on, repetitions differ more than estimators in {larger} of {len(factors)} settings "
-        f"(median factor {middle:.2g})",
-        f"spread over repetitions {middle:.2g} times that over estimators",
+        f"(median factor {times})",
+        f"spread over repetitions {times} times that over estimators",
         f"{larger} of {len(factors)}",
     )

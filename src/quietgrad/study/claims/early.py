@@ -76,7 +76,7 @@ def _late_fall(evidence: Evidence) -> Part:
         return missing(reason if late else "needs QuadCV runs with a Gaussian family")
     logs = by_rep((rep, math.log(value)) for rep, value in shares)
     share = geometric([math.exp(float(np.median(values))) for values in logs.values()])
-    never = f"; in {flat} runs it never falls that far" if flat else ""
+    never = f"; in {flat} of {len(late)} runs it does not fall that far" if flat else ""
     return share.part(
         share.within(HALF, math.inf),
         f"the variance ratio falls below {HALF:g} after {share.middle:.0%} of the steps that it takes "

@@ -100,9 +100,9 @@ def _more_draws(evidence: Evidence, settings: Sequence[Setting]) -> Part:
     factor = _geometric(logs)
     return factor.part(
         factor.within(0.0, 1.0),
-        f"its ratio at L = 50 is {factor.middle:.2f} times that at L = 10",
-        f"L = 50 over L = 10: {factor.middle:.2f}",
-        ".2f",
+        f"its ratio at L = 50 is {factor.middle:.4f} times that at L = 10",
+        f"L = 50 over L = 10: {factor.middle:.4f}",
+        ".4f",
     )
 
 

@@ -14,7 +14,8 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Array, Float
+from scipy.optimize import minimize
 
 from .model import Model
 
@@ -66,8 +67,7 @@ def _by_chains(model: Model, key: jax.Array) -> dict[str, Any]:
 
     began = time.perf_counter()
     key_start, key = jr.split(key)
-    centre = jnp.zeros(model.dim) if model.start is None else jnp.asarray(model.start)
-    start = centre[None] + 0.1 * jr.normal(key_start, (CHAINS, model.dim))
+    start = _uphill(model)[None] + 0.1 * jr.normal(key_start, (CHAINS, model.dim))
     kernel = NUTS(
         potential_fn=lambda u: -model.view_density(u),
         dense_mass=True,
@@ -94,6 +94,18 @@ def _by_chains(model: Model, key: jax.Array) -> dict[str, Any]:
         if row["good"]:
             break
     return row | {"divergent": divergent, "seconds": round(time.perf_counter() - began, 1)}
+
+
+def _uphill(model: Model) -> Float[Array, " dim"]:
+    """A point uphill of the model's start: a chain that begins in a steep place may never leave it."""
+    start = np.zeros(model.dim) if model.start is None else model.start
+    slopes = jax.jit(jax.value_and_grad(lambda u: -model.view_density(u)))
+
+    def loss(u: Float[np.ndarray, " dim"]) -> tuple[float, Float[np.ndarray, " dim"]]:
+        value, grad = slopes(jnp.asarray(u))
+        return (float(value), np.asarray(grad)) if np.isfinite(value) else (1e10, np.zeros_like(u))
+
+    return jnp.asarray(minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": 50}).x)
 
 
 def summary(model: Model, z: Draws) -> dict[str, Any]:

@@ -89,8 +89,10 @@ def _search(x: Vector, memory: int) -> Search:
         return
     pairs: deque[tuple[Vector, Vector, float]] = deque(maxlen=memory)
     while True:
-        direction = -_inverse_times(pairs, at.grad)
-        slope = float(direction @ at.grad)
+        # Gradients may be huge far out; what overflows is no descent direction.
+        with np.errstate(over="ignore", invalid="ignore"):
+            direction = -_inverse_times(pairs, at.grad)
+            slope = float(direction @ at.grad)
         if not slope < -NOTHING:
             if not pairs:
                 return
@@ -105,9 +107,11 @@ def _search(x: Vector, memory: int) -> Search:
             pairs.clear()
             continue
         moved, turned = after.x - at.x, after.grad - at.grad
-        bend = float(moved @ turned)
-        if bend > 1e-10 * float(np.linalg.norm(moved) * np.linalg.norm(turned)):
-            pairs.append((moved, turned, 1.0 / bend))
+        with np.errstate(over="ignore", invalid="ignore"):
+            curvature = float(moved @ turned)
+            least = 1e-10 * float(np.linalg.norm(moved) * np.linalg.norm(turned))
+        if least < curvature < np.inf:
+            pairs.append((moved, turned, 1.0 / curvature))
         at = after
         yield at
 

@@ -64,7 +64,8 @@ class Terms(NamedTuple):
         """The standard error of `elbo`."""
         if not np.all(np.isfinite(self.values)):
             return math.nan
-        return float(np.std(self.values, ddof=1) / math.sqrt(self.values.size))
+        with np.errstate(over="ignore"):
+            return float(np.std(self.values, ddof=1) / math.sqrt(self.values.size))
 
 
 class Judge:
@@ -92,7 +93,8 @@ class Judge:
         bad = int(sum(part[3] for part in parts))
         # Squares around the mean of all draws: within blocks, and of the blocks' means.
         within = np.mean([part[4] for part in parts], dtype=float)
-        between = np.var([np.mean(part[0], dtype=float) for part in parts])
+        with np.errstate(all="ignore"):
+            between = np.var([np.mean(part[0], dtype=float) for part in parts])
         return Terms(values, mean, np.sqrt(square), bad, float(within + between))
 
 
@@ -108,7 +110,9 @@ def paired(a: Terms, b: Terms) -> tuple[float, float]:
     if not np.all(np.isfinite(b.values)):
         return math.inf, 0.0
     difference = a.values - b.values
-    return float(np.mean(difference)), float(np.std(difference, ddof=1) / math.sqrt(difference.size))
+    with np.errstate(over="ignore"):
+        error = float(np.std(difference, ddof=1) / math.sqrt(difference.size))
+    return float(np.mean(difference)), error
 
 
 @eqx.filter_jit

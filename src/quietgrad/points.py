@@ -49,25 +49,33 @@ class Points:
         return values, np.concatenate([np.asarray(g, float) for _, g in blocks])[:count]
 
     def curvature(
-        self, z: Float[np.ndarray, "points dim"]
+        self, z: Float[np.ndarray, "points dim"], basis: Float[np.ndarray, "dim dim"]
     ) -> tuple[Float[np.ndarray, " dim"], Float[np.ndarray, "dim dim"]]:
-        """Gradient and Hessian, averaged over the points."""
-        gradient, hessian = np.zeros(z.shape[1]), np.zeros((z.shape[1], z.shape[1]))
+        """The gradient, and the Hessian in the coordinates of `basis`, B'HB, averaged over the points.
+
+        With a root of the covariance as the basis, the result is near minus one whatever the scales and
+        correlations of the coordinates. In single precision their own Hessian would lose the directions
+        of little curvature.
+        """
+        columns = np.ascontiguousarray(basis.T).astype(self.dtype)
+        gradient, products = np.zeros(z.shape[1]), np.zeros((z.shape[1], z.shape[1]))
         for first in range(0, len(z), AT_ONCE):
             block = z[first : first + AT_ONCE]
             padded = np.zeros((AT_ONCE, z.shape[1]), self.dtype)
             padded[: len(block)] = block
-            some = self._hessian(self._dynamic, padded, np.int32(len(block)))
+            some = self._hessian(self._dynamic, padded, columns, np.int32(len(block)))
             share = len(block) / len(z)
             gradient += share * np.asarray(some[0], float)
-            hessian += share * np.asarray(some[1], float)
+            products += share * np.asarray(some[1], float)
+        hessian = products @ columns.astype(float).T
         return gradient, 0.5 * (hessian + hessian.T)
 
     def has_curvature(self, dim: int) -> bool:
         """Whether the target can be differentiated twice by JAX."""
-        point = jax.ShapeDtypeStruct((AT_ONCE, dim), self.dtype)
+        point, basis = (jax.ShapeDtypeStruct((n, dim), self.dtype) for n in (AT_ONCE, dim))
+        count = jax.ShapeDtypeStruct((), np.int32)
         try:
-            jax.eval_shape(self._hessian, self._dynamic, point, jax.ShapeDtypeStruct((), np.int32))
+            jax.eval_shape(self._hessian, self._dynamic, point, basis, count)
         except (TypeError, ValueError, NotImplementedError):  # what JAX raises where no rule is known
             return False
         return True
@@ -86,11 +94,13 @@ def _programs(leaves: tuple[Any, ...], form: Any) -> tuple[Any, Any]:
         return jax.vmap(jax.value_and_grad(target.log_density))(z)
 
     def curvature(
-        dynamic: Target, z: Float[Array, "points dim"], count: Int[Array, ""]
+        dynamic: Target,
+        z: Float[Array, "points dim"],
+        basis: Float[Array, "dim dim"],
+        count: Int[Array, ""],
     ) -> tuple[Array, Array]:
         target: Target = eqx.combine(dynamic, static)
         dim = z.shape[1]
-        basis = jnp.eye(dim, dtype=z.dtype)
         columns = max(1, min(dim, COLUMNS // max(1, target.rows)))
 
         def add(i: Int[Array, ""], sums: tuple[Array, Array]) -> tuple[Array, Array]:

@@ -195,7 +195,7 @@ def _method(given: Entrant, learning_rate: float) -> AbstractMethod:
 
 def _run(problem: Problem, method: AbstractMethod, seconds: float, key: Key[Array, ""]) -> _Run:
     """A run of about `seconds`, evaluated some `EVALUATIONS` times."""
-    evaluation, pace = Evaluation(DRAWS, share=None), None
+    evaluation, pace = Evaluation(share=None, shown_draws=DRAWS), None
     if isinstance(method, Sgd):
         trial = Sgd(method.estimator, method.optimizer, TRIAL, TRIAL // 3)
         recorder = Recorder(problem, evaluation=evaluation, key=key)
@@ -208,7 +208,7 @@ def _run(problem: Problem, method: AbstractMethod, seconds: float, key: Key[Arra
     result = run(problem, method, recorder)
     if isinstance(method, Sgd):
         pace = result.seconds / result.steps if result.steps else None
-    return _Run(result, recorder.answer.terms, pace)
+    return _Run(result, recorder.shown_terms(recorder.answer), pace)
 
 
 def _lane(

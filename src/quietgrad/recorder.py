@@ -46,12 +46,14 @@ class Evaluation(NamedTuple):
 
     Fewer draws, and on the way fewer rows, are taken where rows or coordinates are many. `share=None`
     evaluates whenever a method would like to, with as many draws and all rows, whatever it costs:
-    studies want that.
+    studies want that. With `shown_draws`, the history's ELBOs are those at so many other draws, the same
+    for every method: what a method looks at to decide is its own affair, and on its own clock.
     """
 
     draws: int = 128
     final_draws: int = 1024
     share: float | None = 0.2
+    shown_draws: int | None = None
 
 
 DEFAULT = Evaluation()
@@ -91,6 +93,8 @@ JUDGED_ROWS = 2**14
 CAREFUL = 16
 # Nats below a contained family's solution that a converged fit may be, apart from noise.
 BELOW = 0.5
+# With a standard error above this, an ELBO says nothing about convergence.
+UNKNOWN = 10.0
 # Evaluation that nobody notices: below this many seconds its share does not matter.
 FREE_SECONDS = 0.5
 NOTHING_BETTER = (
@@ -151,6 +155,10 @@ class Recorder:
                 pairs[0] = affordable_pairs(judged, problem.q.dim, max(2, evaluation.draws // 2))
         self.judge = Judge(judged, pairs=pairs[0], seed=self.words("judge"))
         self._final = Judge(target, pairs=pairs[1], seed=self.words("final"))
+        self._shown_by = None
+        if evaluation.shown_draws is not None:
+            shown = max(2, evaluation.shown_draws // 2)
+            self._shown_by = Judge(target, pairs=shown, seed=self.words("shown"))
 
     def words(self, stream: str) -> UInt32[Array, "2"]:
         """The two words of the key of a stream of random numbers, told apart by its name.
@@ -230,12 +238,13 @@ class Recorder:
         if own and (self._own is None or paired(terms, self._own.terms)[0] > 0):
             self._own = answer
         self._last, self._saw_bad = answer, self._saw_bad or terms.bad > 0
+        seen = self.shown_terms(answer)
         row = {
             "step": step,
             "seconds": self.clock.spent(OPTIMISE),
             "wall": self.clock.total,
-            "elbo": terms.elbo,
-            "elbo_error": terms.error,
+            "elbo": seen.elbo,
+            "elbo_error": seen.error,
         }
         with self.clock.phase(EVALUATE):
             more = None
@@ -247,6 +256,13 @@ class Recorder:
             self._watch(answer)
         self.check()
         return answer
+
+    def shown_terms(self, answer: Answer) -> Terms:
+        """What the history shows of an answer: its terms, or those at draws that all methods share."""
+        if self._shown_by is None:
+            return answer.terms
+        with self.clock.phase(EVALUATE):
+            return self._shown_by.terms(answer.q)
 
     def tell_better(self, found: Answer, rival: Answer | None, step: int) -> Answer:
         """Tell of the better of two answers: the history shows what would be returned now."""
@@ -295,6 +311,12 @@ class Recorder:
             return status, hint
         if status is Status.CONVERGED and answer is start:
             return Status.STALLED, NOTHING_BETTER
+        if status is Status.CONVERGED and not final.error < UNKNOWN:
+            return Status.STALLED, (
+                f"the ELBO is only known to ± {final.error:.2g} nats, so that nothing can be said of "
+                "convergence: some draws of q are where the density all but vanishes; try a narrower "
+                "start, or another parametrisation"
+            )
         behind, error = paired(self.best.terms, answer.terms)
         if status is Status.CONVERGED and behind > 2 * error + BELOW and self._contains_best():
             return Status.STALLED, (

@@ -12,7 +12,8 @@ from quietgrad.diagnostics.expected_gain import expected_gain, paired_square
 from quietgrad.families import REGISTRY, FitsQuadratic
 from quietgrad.judging import Judge
 from quietgrad.methods import newton as room
-from quietgrad.methods.newton import newton, positive, suits
+from quietgrad.methods.newton import Curved, newton, suits
+from quietgrad.methods.positive import newton_step, out_of, positive, root_of
 from quietgrad.points import Points
 from quietgrad.recorder import Problem, Recorder
 
@@ -37,7 +38,8 @@ def run(target, q, key=None, **settings):
     recorder = Recorder(Problem(target, q), key=jr.key(0) if key is None else key)
     points = Points(target, q.dtype)
     terms = recorder.look(q, 0).terms
-    return newton(points, q, terms, recorder, np.random.default_rng(0), **settings), recorder, points
+    found = newton(points, Curved(q, terms, 0), recorder, np.random.default_rng(0), **settings)
+    return found, recorder, points
 
 
 @pytest.mark.parametrize("name", ["low-rank", "full-rank"])
@@ -83,14 +85,40 @@ def test_steps_that_lose_are_neither_kept_nor_gone_on_from(key, monkeypatch):
     q = qg.FullRank.init(DIM, key=jr.key(0), spread=0.01)
     real = room._averages
 
-    def turned(points, q, rng):
-        gradient, hessian = real(points, q, rng)
+    def turned(points, q, basis, rng, more_draws):
+        gradient, hessian = real(points, q, basis, rng, more_draws)
         return -100 * gradient - 50, hessian
 
     monkeypatch.setattr(room, "_averages", turned)
     found, recorder, _ = run(target, q)
     assert found.q is q
     assert recorder.best.q is q
+
+
+def test_steps_behind_a_rival_give_up_and_the_history_shows_the_rival():
+    """The rival is the answer; Newton steps on a target with two humps end on the lower one."""
+    target = qg.Target.from_logdensity(
+        lambda z: jnp.logaddexp(-0.5 * z @ z, -10.0 - 0.5 * (z - 30) @ (z - 30)), dim=2
+    )
+    q = qg.FullRank.init(2, key=jr.key(0), spread=0.0)
+    recorder = Recorder(Problem(target, q), key=jr.key(0))
+    points, there = Points(target, q.dtype), q.for_quadratic(np.full(2, 30.5), np.eye(2))
+    rival = recorder.look(q, 0)
+    start = Curved(there, recorder.terms(there), 0)
+    found = newton(points, start, recorder, np.random.default_rng(0), rival=rival, gain=0.01)
+    assert found.terms.elbo < rival.terms.elbo - 9
+    assert recorder.best.q is q
+    np.testing.assert_array_equal(recorder.history.column("elbo"), rival.terms.elbo)
+
+
+def test_draws_that_are_not_finite_are_pulled_towards_the_mean():
+    """A log density that is NaN beyond 2.5: the pulled draws still see its curvature."""
+    target = qg.Target.from_logdensity(
+        lambda z: jnp.where(jnp.max(jnp.abs(z)) < 2.5, -2.0 * z @ z, jnp.nan), dim=2
+    )
+    q = qg.FullRank.init(2, key=jr.key(0), spread=0.0)
+    _, hessian = room._averages(Points(target, q.dtype), q, np.eye(2), np.random.default_rng(0), 1)
+    np.testing.assert_allclose(hessian, -4 * np.eye(2), atol=1e-9)
 
 
 def test_badly_scaled_coordinates_are_no_problem(key):
@@ -138,14 +166,27 @@ def test_whom_they_suit(monkeypatch):
     assert not suits(points, qg.FullRank.init(DIM, key=jr.key(0), base=qg.StudentT(df=2.0)))
 
 
-def test_a_precision_is_made_positive_and_good_ones_are_left_alone():
+def test_a_curvature_is_made_positive_and_good_ones_are_left_alone():
     rng = np.random.default_rng(0)
     root = rng.normal(size=(5, 5))
-    good, scale = root @ root.T, 10.0 ** np.arange(-4, 6, 2)
-    good = good * np.outer(scale, scale)
+    good = root @ root.T
     np.testing.assert_array_equal(positive(good), good)
     bad = good - 3 * np.diag(np.diagonal(good))
-    assert np.all(np.linalg.eigvalsh(positive(bad) / np.outer(scale, scale)) > 0)
+    values = np.linalg.eigvalsh(bad)
+    np.testing.assert_allclose(np.linalg.eigvalsh(positive(bad)), np.sort(np.abs(values)))
+
+
+def test_curvature_in_a_basis_is_the_targets_own():
+    rng = np.random.default_rng(0)
+    covariance = np.cov(rng.normal(size=(5, 9))) * np.outer(*2 * [10.0 ** np.arange(-3, 2)])
+    basis, curvature = np.linalg.cholesky(covariance), np.cov(rng.normal(size=(5, 9)))
+    precision, gradient = out_of(basis, curvature), rng.normal(size=5)
+    np.testing.assert_allclose(basis.T @ precision @ basis, curvature, atol=1e-9)
+    step = newton_step(basis, curvature, gradient)
+    np.testing.assert_allclose(step, np.linalg.solve(precision, gradient), rtol=1e-6)
+    root = root_of(basis, curvature)
+    np.testing.assert_allclose(root @ root.T @ precision, np.eye(5), atol=1e-6)
+    assert np.all(np.diagonal(root) > 0)
 
 
 def test_a_squared_mean_is_estimated_without_its_noise():

@@ -10,7 +10,7 @@ from quietgrad.families import REGISTRY
 from quietgrad.host_draws import spread_pairs
 from quietgrad.methods.fixed_draws import Climb, climb
 from quietgrad.points import Points
-from quietgrad.recorder import Problem, Recorder
+from quietgrad.recorder import Answer, Problem, Recorder
 
 MEAN = jnp.array([1.0, -2.0, 0.5])
 STD = jnp.array([0.2, 1.0, 3.0])
@@ -42,22 +42,37 @@ def test_the_climb_finds_a_gaussian(gaussian):
 
 
 def test_iterates_that_only_overfit_the_draws_are_not_kept():
-    """Eight draws for 40 coordinates: the climb on its own draws ends below the judge's best."""
-    target = qg.Target.from_logdensity(lambda z: -jnp.sum(jnp.logaddexp(3 * z, -z)), dim=40)
-    judged, recorder = climbed(target, 8, dim=40)
-    literal, _ = climbed(target, 8, Climb(patience=50, judged_by_fresh=False), dim=40)
+    """Four draws for 40 correlated coordinates: left alone, the climb ends below the judge's best."""
+    x = jr.normal(jr.key(5), (60, 40))
+    target = qg.Target.from_logdensity(
+        lambda z: -jnp.sum(jnp.logaddexp(0.0, -(x @ z))) - 0.005 * z @ z, dim=40
+    )
+    judged, recorder = climbed(target, 4, dim=40)
+    literal, _ = climbed(target, 4, Climb(patience=50, judged_by_fresh=False), dim=40)
     assert judged.terms.elbo > literal.terms.elbo + 1.0
     assert judged.terms.elbo == max(recorder.history.column("elbo"))
 
 
 def test_a_climb_that_cannot_catch_up_gives_way_to_its_rival(gaussian):
-    full, recorder = climbed(gaussian, 32)
-    target = qg.Target.from_logdensity(lambda z: -0.5 * jnp.sum(((z - MEAN) / STD) ** 2) - 1e6, dim=3)
+    """On a ridge that takes hundreds of iterations, a million nats below the rival."""
+    full, _ = climbed(gaussian, 32)
+
+    def ridge(z):
+        return -1e5 * (z[1] - z[0] ** 2) ** 2 - (z[0] - 5.0) ** 2 - z[2] ** 2 - 1e6
+
+    target = qg.Target.from_logdensity(ridge, dim=3)
     start = qg.MeanField.init(3, key=jr.key(0))
     e = spread_pairs(start.base, 16, 3, np.random.default_rng(0))
     book = Recorder(Problem(target, start), key=jr.key(1))
     patient = Climb(patience=1000)
-    gave_up = climb(Points(target, start.dtype), start, e, patient, book, rival=full.terms)
+    gave_up = climb(
+        Points(target, start.dtype),
+        start,
+        e,
+        patient,
+        book,
+        rival=Answer(full.q, full.steps, full.terms),
+    )
     assert gave_up.steps <= 40
     assert not gave_up.rested
 

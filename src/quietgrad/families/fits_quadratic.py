@@ -31,6 +31,12 @@ class FitsQuadratic(AbstractFamily, HasMoments):
     def host_transport(self, e: Float[np.ndarray, "draws base"]) -> Float[np.ndarray, "draws dim"]:
         """`transport` of many draws."""
 
+    def host_root(self) -> Float[np.ndarray, "dim dim"]:
+        """A matrix B with BB' = Cov z."""
+        covariance = self.host_covariance()
+        scale = np.sqrt(np.diagonal(covariance))
+        return scale[:, None] * np.linalg.cholesky(covariance / np.outer(scale, scale))
+
     @abc.abstractmethod
     def host_covariance(self) -> Float[np.ndarray, "dim dim"]:
         """Cov z."""

@@ -149,6 +149,10 @@ class FullRank(FitsQuadratic, HasEntropy, Invertible):
         """mu + C e."""
         return np.asarray(self.loc, float) + e @ self._host_scale().T
 
+    def host_root(self) -> Float[np.ndarray, "dim dim"]:
+        """C times the base's scale."""
+        return np.sqrt(self.base.variance) * self._host_scale()
+
     def host_covariance(self) -> Float[np.ndarray, "dim dim"]:
         """C C' times the base's variance."""
         scale = self._host_scale()

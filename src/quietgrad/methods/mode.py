@@ -15,7 +15,7 @@ from ..clock import OPTIMISE
 from ..families import MeanField
 from ..points import Points
 from ..recorder import Recorder
-from .positive import positive, solve
+from .positive import newton_step, out_of, positive, root_of
 
 # Searches, their iterations, and how far their starts are spread around the given one.
 SEARCHES, ITERATIONS, SPREAD = 8, 60, 1.0
@@ -57,15 +57,21 @@ def find_mode(
 def _settled(
     points: Points, z: Float[np.ndarray, " dim"], height: float, recorder: Recorder
 ) -> Mode | None:
-    """Newton steps to the top."""
-    precision = None
-    for _ in range(NEWTON_STEPS):
+    """Newton steps to the top, each in the coordinates of the curvature before."""
+    basis, curvature = np.eye(len(z)), None
+    for number in range(NEWTON_STEPS):
         recorder.check()
-        gradient, hessian = points.curvature(z[None])
+        gradient, hessian = points.curvature(z[None], basis)
         if not (np.all(np.isfinite(hessian)) and np.any(np.diagonal(hessian))):
             break
-        precision = positive(-hessian)
-        step = solve(precision, gradient)
+        if number == 0:
+            # Coordinates may differ by many powers of ten; one without any curvature is left alone.
+            diagonal = np.abs(np.diagonal(hessian))
+            scale = 1 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
+            basis, hessian = np.diag(scale), hessian * np.outer(scale, scale)
+        curvature = positive(-hessian)
+        step = newton_step(basis, curvature, gradient)
+        basis = root_of(basis, curvature)
         if not float(gradient @ step) > ENOUGH:
             break
         trials = z + LENGTHS[:, None] * step
@@ -74,4 +80,4 @@ def _settled(
         if not values[place] > height:
             break
         z, height = trials[place], float(values[place])
-    return None if precision is None else Mode(z, precision)
+    return None if curvature is None else Mode(z, out_of(basis, np.eye(len(z))))

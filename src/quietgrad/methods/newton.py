@@ -19,7 +19,7 @@ from ..host_draws import spread_pairs
 from ..judging import Terms, paired
 from ..points import Points
 from ..recorder import Answer, Recorder
-from .positive import positive, solve
+from .positive import newton_step, out_of, positive
 
 # A dense Hessian, and as many of its products as there are dimensions, are for these at most.
 MOST_DIM = 1000
@@ -80,16 +80,20 @@ def newton(
     precision, number = start.precision, start.number
     for taken in range(1, most_steps + 1):
         with recorder.clock.phase(OPTIMISE):
-            gradient, hessian = _averages(points, q, rng, more_draws)
+            basis = q.host_root()
+            gradient, hessian = _averages(points, q, basis, rng, more_draws)
             finite = np.all(np.isfinite(gradient)) and np.all(np.isfinite(hessian))
             if not finite or not np.any(np.diagonal(hessian)):
                 break
             number += 1
             rho = length * (1.0 if number <= FULL_STEPS else 2.0 / number)
-            mixed = -hessian if precision is None else (1 - rho) * precision - rho * hessian
-            whole = positive(mixed)
-            center = np.asarray(q.mean(), float)
-            trial = q.for_quadratic(center + rho * solve(whole, gradient), whole)
+            mixed = -hessian
+            if precision is not None:
+                mixed = (1 - rho) * (basis.T @ precision @ basis) - rho * hessian
+            curvature = positive(mixed)
+            center = np.asarray(q.mean(), float) + rho * newton_step(basis, curvature, gradient)
+            whole = out_of(basis, curvature)
+            trial = q.for_quadratic(center, whole)
             found = recorder.terms(trial)
             change, error = paired(found, best.terms)
             if change < -LOSS and length > LEAST_LENGTH:
@@ -101,7 +105,7 @@ def newton(
                     precision = np.linalg.inv(q.host_covariance())
                 recorder.check()
                 continue
-            precision, q = mixed, trial
+            precision, q = out_of(basis, mixed), trial
         waited = 0 if gain is None or change > gain + error else waited + 1
         # Late iterates are averages of many draws, more than the judge has: a draw goes to them.
         if change > (-2 * error if start.number else 0):
@@ -117,9 +121,13 @@ def newton(
 
 
 def _averages(
-    points: Points, q: AbstractFamily, rng: np.random.Generator, more_draws: int
+    points: Points,
+    q: AbstractFamily,
+    basis: Float[np.ndarray, "dim dim"],
+    rng: np.random.Generator,
+    more_draws: int,
 ) -> tuple[Float[np.ndarray, " dim"], Float[np.ndarray, "dim dim"]]:
-    """Gradient and Hessian of the log density over quasi-random pairs of q's draws.
+    """Gradient, and Hessian in the basis, of the log density over quasi-random pairs of q's draws.
 
     Where they are not finite, draws closer to the mean take their place.
     """
@@ -128,8 +136,10 @@ def _averages(
     some = spread_pairs(q.base, pairs, q.base_dim, rng)
     many = spread_pairs(q.base, more_draws * GRADIENT_PAIRS, q.base_dim, rng)
     for pull in range(PULLS + 1):
-        _, hessian = points.curvature(q.host_transport(PULLED**pull * some))
-        gradient = np.mean(points(q.host_transport(PULLED**pull * many))[1], axis=0)
-        if np.all(np.isfinite(hessian)) and np.all(np.isfinite(gradient)):
+        _, hessian = points.curvature(q.host_transport(PULLED**pull * some), basis)
+        values, slopes = points(q.host_transport(PULLED**pull * many))
+        gradient = np.mean(slopes, axis=0)
+        # Where the density is zero its gradient may well be finite.
+        if all(np.all(np.isfinite(x)) for x in (values, gradient, hessian)):
             break
     return gradient, hessian

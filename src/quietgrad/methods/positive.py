@@ -1,30 +1,53 @@
-"""Precisions made positive definite, and solves with them, whatever the scales of coordinates."""
+"""Curvature in the coordinates of a basis: made positive definite there, and taken back.
+
+With minus the Hessian W = -B'HB in the coordinates of a root B of the covariance, eigenvalues are near
+one around an optimum, whatever the scales and correlations of the target. So what counts as noise, and
+what to do about negative curvature, does not depend on the coordinates either.
+"""
 
 import numpy as np
+import scipy.linalg
 from jaxtyping import Float
 
-# Eigenvalues of a scaled precision below this share of the largest are noise.
+# Eigenvalues below this share of the largest are noise.
 FLOOR = 1e-7
 
 
-def positive(
-    precision: Float[np.ndarray, "dim dim"], floor: float = FLOOR
-) -> Float[np.ndarray, "dim dim"]:
-    """The nearest positive definite matrix: scaled to a unit diagonal, eigenvalues made positive."""
-    diagonal = np.abs(np.diagonal(precision))
-    # Coordinates may differ by many powers of ten; only one without any curvature needs a scale.
-    scale = np.sqrt(np.where(diagonal > 0, diagonal, floor * np.min(diagonal[diagonal > 0])))
-    scaled = precision / np.outer(scale, scale)
+def positive(curvature: Float[np.ndarray, "dim dim"]) -> Float[np.ndarray, "dim dim"]:
+    """The nearest positive definite matrix: eigenvalues take their absolute values."""
+    least = FLOOR * np.max(np.abs(np.diagonal(curvature)))
     try:
-        np.linalg.cholesky(scaled - floor * np.eye(len(scale)))
-        return precision
+        np.linalg.cholesky(curvature - least * np.eye(len(curvature)))
+        return curvature
     except np.linalg.LinAlgError:
-        values, vectors = np.linalg.eigh(scaled)
-    values = np.maximum(np.abs(values), floor * np.abs(values).max())
-    return np.outer(scale, scale) * ((vectors * values) @ vectors.T)
+        values, vectors = np.linalg.eigh(curvature)
+    values = np.maximum(np.abs(values), FLOOR * np.abs(values).max())
+    return (vectors * values) @ vectors.T
 
 
-def solve(precision: Float[np.ndarray, "dim dim"], vector: Float[np.ndarray, " dim"]) -> np.ndarray:
-    """P^-1 v with rows and columns scaled first: coordinates may differ by many powers of ten."""
-    scale = np.sqrt(np.diagonal(precision))
-    return np.linalg.solve(precision / np.outer(scale, scale), vector / scale) / scale
+def newton_step(
+    basis: Float[np.ndarray, "dim dim"],
+    curvature: Float[np.ndarray, "dim dim"],
+    gradient: Float[np.ndarray, " dim"],
+) -> Float[np.ndarray, " dim"]:
+    """B W^-1 B'g."""
+    return basis @ np.linalg.solve(curvature, basis.T @ gradient)
+
+
+def out_of(
+    basis: Float[np.ndarray, "dim dim"], curvature: Float[np.ndarray, "dim dim"]
+) -> Float[np.ndarray, "dim dim"]:
+    """B^-T W B^-1, for a triangular basis: the precision in the target's own coordinates."""
+    left = scipy.linalg.solve_triangular(basis, curvature, lower=True, trans="T")
+    whole = scipy.linalg.solve_triangular(basis, left.T, lower=True, trans="T")
+    return 0.5 * (whole + whole.T)
+
+
+def root_of(
+    basis: Float[np.ndarray, "dim dim"], curvature: Float[np.ndarray, "dim dim"]
+) -> Float[np.ndarray, "dim dim"]:
+    """The lower triangular root of B W^-1 B', the covariance that goes with the curvature."""
+    upper = np.linalg.cholesky(curvature)
+    turned = scipy.linalg.solve_triangular(upper, basis.T, lower=True)
+    root = np.linalg.qr(turned, mode="r").T
+    return root * np.sign(np.diagonal(root))

@@ -259,7 +259,7 @@ class Auto(AbstractMethod):
             return Status.STALLED, "steps of every size lost against the answer before them"
         if end == "out of steps":
             return Status.BUDGET, f"the ELBO was still rising after {at.step:,} steps; give more steps"
-        if left is not None and left.nats - 2 * left.error >= self.gain:
+        if left is not None and not left.nats - 2 * left.error < self.gain:
             return Status.BUDGET, f"rounds of steps gain little, but {_promise(left)}: a slow ridge"
         return Status.CONVERGED, "the last round of steps gained too little to be worth another"
 

@@ -1,0 +1,70 @@
+"""The mode with its curvature: at the end of narrow ridges, and the higher of two."""
+
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+
+import quietgrad as qg
+from quietgrad._lbfgs import minimise, minimise_together
+from quietgrad.methods.auto.starts import around_mode
+from quietgrad.methods.mode import find_mode
+from quietgrad.points import Points
+from quietgrad.recorder import Problem, Recorder
+
+
+def found_mode(fn, dim, center=0.0):
+    target = qg.Target.from_logdensity(fn, dim=dim)
+    start = qg.MeanField(jnp.full(dim, center), jnp.zeros(dim))
+    recorder = Recorder(Problem(target, start), key=jr.key(0))
+    points = Points(target, start.dtype)
+    return find_mode(points, start, recorder, np.random.default_rng(0)), start, recorder
+
+
+@pytest.mark.parametrize("correlation", [0.0, 0.999, 0.9999999])
+def test_a_ridge_is_followed_to_its_end(correlation):
+    covariance = np.array([[1.0, correlation], [correlation, 1.0]])
+    precision, mean = np.linalg.inv(covariance), np.array([300.0, -300.0])
+    mode, *_ = found_mode(lambda z: -0.5 * (z - mean) @ precision @ (z - mean), 2)
+    # Newton steps end when they promise less than a thousandth of a nat: |d| < sqrt(2/1000) sds.
+    assert (mode.z - mean) @ precision @ (mode.z - mean) < 2e-3
+    np.testing.assert_allclose(mode.precision, precision, rtol=1e-6)
+
+
+def test_the_higher_of_two_modes_is_found():
+    """Searches from one place would all end on the hump next to it."""
+
+    def humps(z):
+        return jnp.logaddexp(-50 * (z[0] - 0.8) ** 2, -3.0 - 50 * (z[0] + 0.5) ** 2)
+
+    mode, *_ = found_mode(humps, 1, center=-0.2)
+    assert abs(mode.z[0] - 0.8) < 0.01
+
+
+def test_where_nothing_is_finite_there_is_no_mode():
+    assert found_mode(lambda z: jnp.nan * z[0], 2)[0] is None
+
+
+def test_a_start_around_the_mode_is_narrowed_until_its_elbo_is_finite():
+    """Quadratic at the top, infinite beyond one: the curvature there says a scale of 1."""
+    fn = lambda z: jnp.where(jnp.max(jnp.abs(z)) < 1.0, -0.5 * z @ z, -jnp.inf)  # noqa: E731
+    mode, start, recorder = found_mode(fn, 2)
+    begun = around_mode(start, mode, recorder)
+    assert np.isfinite(begun.terms.elbo)
+    assert np.all(begun.q.variance() < 0.5)
+
+
+def test_searches_that_share_evaluations_are_the_searches_alone():
+    scales = 10.0 ** np.linspace(-1, 1, 6)
+
+    def one(x):
+        return float(np.sum(scales * (np.cosh(x) - 1))), scales * np.sinh(x)
+
+    def many(x):
+        found = [one(row) for row in x]
+        return np.array([f for f, _ in found]), np.stack([g for _, g in found])
+
+    starts = np.random.default_rng(0).normal(size=(4, 6))
+    alone = [list(minimise(one, x))[-1].x for x in starts]
+    together = minimise_together(many, starts, iterations=500)
+    np.testing.assert_array_equal([at.x for at in together], alone)

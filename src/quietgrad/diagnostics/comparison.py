@@ -93,8 +93,10 @@ def _at_rest(
     square = np.maximum(np.sum(centred**2, axis=0), np.finfo(float).tiny)
     follows = np.sum(centred * (late - last), axis=0) / square
     residual = late - last - follows * centred
-    error = np.sqrt(np.sum(residual**2, axis=0) / (len(late) - 2) / len(late))
+    noise = np.sum(residual**2, axis=0) / (len(late) - 2)
     stuck = follows > STUCK
     follows = np.clip(follows, -0.5, STUCK)
     limit = (last - follows * first) / (1 - follows)
+    # Of the mean of `late`, and of r: d limit / dr = (last - first) / (1 - r)^2.
+    error = np.sqrt(noise / len(late) + noise / square * ((last - first) / (1 - follows)) ** 2)
     return limit, np.where(stuck, math.inf, error / (1 - follows))

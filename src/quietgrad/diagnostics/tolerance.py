@@ -8,7 +8,7 @@ from jaxtyping import Bool
 from .comparison import Comparison
 
 # What a right fit may be off by: means in posterior sds, log of q's sd over the posterior's.
-MEAN, NARROW, WIDE = 0.25, math.log(0.7), math.log(1.3)
+MEAN, NARROW, WIDE = 0.25, -math.log(1.3), math.log(1.3)
 # Estimates are called off a little before, if noise alone would make them so in less than one of a
 # thousand coordinates.
 CAUTION, SIGNIFICANT = 0.88, 3.3

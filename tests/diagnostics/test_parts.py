@@ -1,0 +1,151 @@
+"""The parts of a diagnosis by themselves: metric, chains, climbs, tails and shapes."""
+
+import jax.numpy as jnp
+import numpy as np
+import posteriors
+import pytest
+from posteriors import mean_field
+
+from quietgrad import Target
+from quietgrad.diagnostics.chains import Sampler
+from quietgrad.diagnostics.climbs import climb, far_starts
+from quietgrad.diagnostics.comparison import by_chains
+from quietgrad.diagnostics.draws import draw
+from quietgrad.diagnostics.expected_gain import expected_gain, gain_at
+from quietgrad.diagnostics.metric import Metric, metric_of
+from quietgrad.diagnostics.shapes import shapes_of
+from quietgrad.diagnostics.tails import slow_tails
+from quietgrad.points import Points
+
+MEAN, COVARIANCE = np.asarray(posteriors.MEAN), posteriors.COVARIANCE
+
+
+def unit(dim):
+    return Metric(np.zeros(dim), np.eye(dim))
+
+
+def points_of(log_density, dim):
+    return Points(Target.from_logdensity(log_density, dim), float)
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(0)
+
+
+def test_gradients_at_draws_of_any_q_show_a_gaussian_s_covariance(rng):
+    result = mean_field(posteriors.gaussian(), MEAN + 1, [0.3, 2.0, 0.7])
+    points = Points(result.target, float)
+    metric = metric_of(draw(result.q, points, rng, 500))
+    np.testing.assert_allclose(metric.covariance, COVARIANCE, rtol=1e-6)
+    u = rng.standard_normal((4, 3))
+    np.testing.assert_allclose(metric.whiten(metric.center + metric.push(u)), u, atol=1e-10)
+
+
+def test_with_few_draws_the_metric_is_a_diagonal(rng):
+    result = mean_field(posteriors.gaussian(), MEAN, [1.0, 1.0, 1.0])
+    drawn = draw(result.q, Points(result.target, float), rng, 512)
+    few = drawn._replace(
+        **{name: getattr(drawn, name)[:10] for name in ("e", "z", "log_q", "values", "slope")}
+    )
+    metric = metric_of(few)
+    assert not metric.dense
+    u = rng.standard_normal((4, 3))
+    np.testing.assert_allclose(metric.whiten(metric.center + metric.push(u)), u)
+    assert np.all(metric.std > 0)
+
+
+def test_chains_leave_a_posterior_as_it_is_and_find_it_from_elsewhere(rng):
+    """Logs of gamma variables of shape 4: mean digamma(4), variance trigamma(4)."""
+    mean, variance = 1.2561176684318, 0.2838229557371
+    points = Points(posteriors.log_gamma(), float)
+    metric = Metric(np.full(4, mean), np.full(4, 0.5))
+    exact = np.log(rng.gamma(4.0, size=(400, 4)))
+    for start in (exact, exact[:100] + 2):
+        chains = Sampler(points, metric, start, rng).run(40 * len(start))
+        # q is stood in for by draws with known moments: those of the start.
+        found = by_chains(start, chains)
+        shift = (mean - start.mean(axis=0)) / np.sqrt(variance)
+        assert np.all(np.abs(found.shift - shift) < 5 * found.shift_error)
+        ratio = 0.5 * np.log(start.var(axis=0) / variance)
+        assert np.all(np.abs(found.log_ratio - ratio) < 5 * found.log_ratio_error)
+        assert np.all(found.shift_error < 0.1)
+
+
+def test_climbs_end_at_modes_though_some_start_where_there_is_no_density(rng):
+    """Rosenbrock's valley has its top at (1, 1); beyond a wall the density is zero."""
+
+    def log_density(z):
+        valley = -((1 - z[0]) ** 2) - 10 * (z[1] - z[0] ** 2) ** 2
+        return jnp.where(jnp.abs(z[0]) < 20, valley, -jnp.inf)
+
+    starts = np.concatenate([rng.uniform(-2, 2, (15, 2)), [[50.0, 0.0]]])
+    ends, heights = climb(points_of(log_density, 2), unit(2), starts, 150)
+    np.testing.assert_allclose(ends, 1.0, atol=1e-3)
+    assert np.all(heights > -1e-6)
+
+
+def test_far_starts_are_far_and_include_the_mirror_image(rng):
+    metric = Metric(np.array([3.0, -4.0]), np.array([0.1, 10.0]))
+    starts = far_starts(metric, rng, 32)
+    assert starts.shape == (32, 2)
+    assert np.any(np.all(starts == [-3.0, 4.0], axis=1))
+    assert np.max(np.abs(metric.whiten(starts))) > 30
+
+
+@pytest.mark.parametrize(("power", "slow"), [(0.8, True), (2.0, True), (3.0, True), (5.0, False)])
+def test_powers_of_tails_are_measured(power, slow):
+    def log_density(z):
+        return -0.5 * power * jnp.log1p(z[0] ** 2) - 0.5 * z[1] ** 2
+
+    tails = slow_tails(points_of(log_density, 2), unit(2))
+    assert bool(tails) == slow
+    if slow:
+        assert tails[0].coordinates == [0]
+        assert tails[0].slope == pytest.approx(-power, abs=1e-3)
+        assert tails[0].improper == (power < 1)
+
+
+def test_a_direction_without_end_is_seen_though_no_coordinate_is():
+    metric = Metric(np.zeros(2), np.linalg.cholesky([[1.0, -0.999], [-0.999, 1.0]]))
+    tails = slow_tails(points_of(lambda z: -0.5 * (z[0] + z[1]) ** 2, 2), metric)
+    assert tails[0].improper
+    assert sorted(tails[0].coordinates) == [0, 1]
+
+
+def test_shapes_are_told_apart(rng):
+    e = rng.standard_normal((3, 1000))
+    plain = shapes_of(e.T, unit(3))
+    assert plain == (None, None, None)
+    funnel = shapes_of(np.stack([e[0], np.exp(e[0]) * e[1], np.exp(e[0]) * e[2]], axis=1), unit(3))
+    assert funnel.funnel == (0, [1, 2])
+    assert funnel.banana is None
+    banana = shapes_of(np.stack([e[0], e[0] ** 2 + 0.2 * e[1], e[2]], axis=1), unit(3))
+    assert banana.banana == (1, 0)
+    assert banana.funnel is None
+    root = np.linalg.cholesky([[1, 0.99, 0], [0.99, 1, 0], [0, 0, 1]])
+    straight = shapes_of(e.T @ root.T, Metric(np.zeros(3), root)).straight
+    assert straight is not None
+    assert straight[:2] == (0, 1)
+    assert straight[2] == pytest.approx(0.99)
+
+
+def test_the_gain_at_hand_is_that_of_a_newton_step(rng):
+    """A mean that is off by m costs m' P m / 2 nats, which a Newton step gains."""
+    move = np.array([0.3, 0.0, -0.2])
+    result = posteriors.full_rank(posteriors.gaussian(), MEAN + move, COVARIANCE)
+    points = Points(result.target, float)
+    drawn = draw(result.q, points, rng, 1000)
+    truth = 0.5 * move @ np.linalg.inv(COVARIANCE) @ move
+    for found in (gain_at(result.q, drawn, metric_of(drawn)), expected_gain(points, result.q, rng)):
+        assert abs(found.nats - truth) < 5 * found.error + 1e-3
+
+
+def test_draws_of_every_kind_of_q_have_its_density(rng):
+    result = posteriors.full_rank(posteriors.gaussian(), MEAN, COVARIANCE)
+    drawn = draw(result.q, Points(result.target, float), rng, 300)
+    assert len(drawn.z) % drawn.groups == 0
+    np.testing.assert_allclose(drawn.log_q, result.q.log_prob(jnp.asarray(drawn.z)))
+    np.testing.assert_allclose(
+        drawn.values[:5], [result.target.log_density(jnp.asarray(z)) for z in drawn.z[:5]]
+    )

@@ -12,6 +12,7 @@ from quietgrad.study.claims import CLAIMS, Evidence, Verdict, judge
 from quietgrad.study.claims.interval import geometric, mean
 from quietgrad.study.clock import with_timing
 from quietgrad.study.jobs import configuration
+from quietgrad.study.summary import summarise
 
 
 def claim(records, number):
@@ -206,6 +207,25 @@ def test_times_of_cells_that_ran_side_by_side_do_not_count():
     for number in (1, 2, 3):
         assert claim(records, number).verdict is Verdict.HOLDS
         assert claim(beside, number).verdict is Verdict.CANNOT_TELL
+
+
+def test_the_fifth_is_judged_by_cells_with_more_gradients_where_there_are_any():
+    records = fabricated.study(
+        tasks=["frisk"], families=["mean-field"], labels=["nocv"], ablations=False
+    )
+    noisy = [
+        dataclasses.replace(run, columns={**run.columns, "variance": run.column("variance") * factor})
+        for run in records
+        for factor in ([0.2, 1.0, 4.0, 0.6][run.cell.rep] if run.cell.draws == 50 else 1.0,)
+    ]
+    assert claim(noisy, 8).verdict is Verdict.CANNOT_TELL
+    more = [
+        dataclasses.replace(run, cell=dataclasses.replace(run.cell, group="noise", steps=1))
+        for run in records
+    ]
+    assert claim(noisy + more, 8).verdict is Verdict.HOLDS
+    # They are no runs that could arrive.
+    assert {row.group for row in summarise(noisy + more)} == {"main"}
 
 
 def test_a_timing_pass_gives_untimed_cells_their_clock():

@@ -1,6 +1,7 @@
 """Specs are read strictly: what is not understood is an error that says what would be."""
 
 import math
+from pathlib import Path
 
 import jax.numpy as jnp
 import pytest
@@ -12,6 +13,7 @@ from quietgrad.study.user_module import Registry
 from quietgrad.targets import Target
 from quietgrad.tasks import LEARNING_RATE, REGISTRY, Task
 
+ROOT = Path(__file__).parents[2]
 GRID = '[[grid]]\ntasks = ["counts"]\nfamilies = ["mean-field"]\nestimators = ["nocv"]\n'
 
 
@@ -161,10 +163,33 @@ def test_paper_is_the_whole_grid(monkeypatch):
 def test_quick_needs_no_download():
     jobs = plan(specs.load("quick"))
     assert all(REGISTRY[job.cell.task].file is None for job in jobs)
-    assert {job.cell.family for job in jobs} == {"mean-field", "low-rank", "real-nvp"}
-    assert {job.cell.estimator for job in jobs} == {"nocv", "zvcv-gd", "quadcv", "quiet"}
-    assert {job.cell.draws for job in jobs} == {10, 50}
-    assert {job.cell.rep for job in jobs} == {0, 1}
+    main = [job.cell for job in jobs if job.cell.group == "main"]
+    places = {(cell.task, cell.family) for cell in main}
+    assert len(places) == 3
+    # On every panel: the paper's estimators, and what is recommended instead.
+    wanted = {"nocv", "zvcv-gd", "quadcv", "quiet", "auto", "saa"}
+    for place in places:
+        assert {cell.label for cell in main if (cell.task, cell.family) == place} == wanted
+    assert all(job.timed for job in jobs)
+    # Claims are judged by intervals over repetitions.
+    assert min(max(c.rep for c in main if c.label == label) for label in wanted) >= 2
+
+
+@pytest.mark.parametrize("path", ["benchmarks/specs/time_to_target", "reproduction/trajectories"])
+def test_specs_of_the_repository_name_what_there_is(path, monkeypatch):
+    monkeypatch.setattr(Registry, "task", without_data)
+    assert plan(specs.load(str(ROOT / f"{path}.toml")))
+
+
+def test_what_stands_beside_the_papers_grid_has_its_tasks_families_and_starts(monkeypatch):
+    monkeypatch.setattr(Registry, "task", without_data)
+    paper, ours = (
+        plan(specs.load(str(ROOT / f"reproduction/{name}.toml"))) for name in ("trajectories", "ours")
+    )
+    places = [{(j.cell.task, j.cell.family, j.seed) for j in jobs} for jobs in (paper, ours)]
+    assert places[0] == places[1]
+    assert {job.cell.label for job in ours} == {"quiet", "rqmc", "quadcv-fast", "saa", "auto"}
+    assert all(job.timed == job.cell.ends_itself for job in ours)
 
 
 def test_only_narrows_by_any_key_and_knows_what_there_is(tmp_path):

@@ -19,6 +19,8 @@ from .records import Record
 
 MARGIN = 1.0
 WINDOW = 3
+# The group of cells that are there for the variance at their start, and go nowhere.
+NOISE = "noise"
 
 Problem = tuple[str, str]
 
@@ -140,10 +142,15 @@ def late_variance_ratio(record: Record) -> float:
 
 
 def summarise(records: Iterable[Record], nats: float = MARGIN) -> list[Row]:
-    """One row per group, task, family, label and draws, in the order in which they appear."""
+    """One row per group, task, family, label and draws, in the order in which they appear.
+
+    Cells of the group `NOISE` have none.
+    """
     rows: dict[tuple, list[Arrival]] = {}
     for arrival in time_to_target(records, nats):
         cell = arrival.record.cell
+        if cell.group == NOISE:
+            continue
         key = (cell.group, cell.task, cell.family, cell.label, cell.draws, cell.method)
         rows.setdefault(key, []).append(arrival)
     return [_row(key, arrivals) for key, arrivals in rows.items()]

@@ -2,8 +2,8 @@
 
 Run it with `python examples/vi_then_nuts.py`; it takes about a minute. Both runs draw as many samples
 from the same posterior, a logistic regression with correlated predictors of very different scales. One
-warms up as usual; the other starts from `result.for_nuts()` and only adapts its step size. What counts is
-the number of gradients.
+warms up as usual; the other starts from `result.for_nuts()` and only adapts its step size. What counts
+is the number of gradients.
 """
 
 import jax

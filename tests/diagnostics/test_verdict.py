@@ -84,6 +84,17 @@ def test_predictors_that_are_nearly_the_same_are_named():
     assert any("0 and coordinate 1 are correlated at -0.99" in a for a in found.advice), str(found)
 
 
+def test_two_modes_under_one_q_are_told_and_mended():
+    """A q with the right mean and sd does not show that there are two bumps."""
+    target = Target.from_logdensity(
+        lambda z: jnp.logaddexp(-2 * (z[0] - 1) ** 2, -2 * (z[0] + 1) ** 2), dim=1
+    )
+    found = mean_field(target, [0.0], [math.sqrt(1.25)]).diagnose()
+    assert found.verdict == CORRECTED, str(found)
+    assert any("has several modes" in line for line in found.reasons)
+    assert any("several modes" in line for line in found.advice)
+
+
 def test_a_mean_moved_by_half_an_sd_is_found_and_weights_mend_it():
     # All marginal sds are one.
     found = full_rank(posteriors.gaussian(), MEAN + [0, 0, 0.5], COVARIANCE).diagnose()

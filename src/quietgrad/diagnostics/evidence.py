@@ -18,7 +18,7 @@ from .comparison import Comparison, by_chains, by_weights, unknown
 from .draws import Draws, draw
 from .expected_gain import ExpectedGain, gain_at
 from .metric import Metric, metric_of
-from .modes import Elsewhere, elsewhere
+from .modes import Elsewhere, elsewhere, two_modes
 from .psis import Weights, smooth
 from .shapes import Shapes, shapes_of
 from .tails import Tail, slow_tails
@@ -35,19 +35,21 @@ SETTLED = 0.25
 
 
 class Evidence(NamedTuple):
-    """The findings; `best` joins the two comparisons, coordinate by coordinate."""
+    """The findings; `best` joins the two comparisons, coordinate by coordinate.
+
+    Where most draws are not finite there is nothing beyond them.
+    """
 
     draws: Draws
     weights: Weights
-    metric: Metric | None
     weighted: Comparison
     moved: Comparison
     gain: ExpectedGain
-    tails: list[Tail]
-    elsewhere: Elsewhere | None
-    shapes: Shapes
-    acceptance: float
     gradients: int
+    tails: tuple[Tail, ...] = ()
+    elsewhere: Elsewhere | None = None
+    modes: tuple[np.ndarray, np.ndarray] | None = None
+    shapes: Shapes = Shapes()
 
     @property
     def best(self) -> Comparison:
@@ -63,32 +65,24 @@ def gather(target: Target, q: AbstractFamily, rng: np.random.Generator, draws: i
     weights = smooth(drawn.log_weights)
     weighted = by_weights(drawn.z, weights)
     if drawn.bad_share > 0.5:
-        gain = ExpectedGain(math.inf, 0.0)
-        return Evidence(
-            drawn,
-            weights,
-            None,
-            weighted,
-            unknown(q.dim),
-            gain,
-            [],
-            None,
-            Shapes(),
-            0.0,
-            points.gradients,
-        )
+        nothing = unknown(q.dim), ExpectedGain(math.inf, 0.0)
+        return Evidence(drawn, weights, weighted, *nothing, points.gradients)
     metric = metric_of(drawn)
-    gain = gain_at(q, drawn, metric)
-    tails = slow_tails(points, metric)
     main, scouts, moved = _run_chains(points, drawn, metric, weighted, rng, budget)
     settled = np.maximum(moved.shift_error, moved.log_ratio_error) < SETTLED
     std = np.where(settled, np.std(drawn.z, axis=0) * np.exp(-moved.log_ratio), math.inf)
-    found = elsewhere(main, scouts, metric, std)
-    states = main.late().reshape(-1, q.dim)
     return Evidence(
-        drawn, weights, metric, weighted, moved, gain, tails, found, shapes_of(states, metric),
-        main.acceptance, points.gradients,
-    )  # fmt: skip
+        drawn,
+        weights,
+        weighted,
+        moved,
+        gain_at(q, drawn, metric),
+        points.gradients,
+        tails=tuple(slow_tails(points, metric)),
+        elsewhere=elsewhere(main, scouts, metric, std),
+        modes=two_modes(points, metric, scouts.start),
+        shapes=shapes_of(main.late().reshape(-1, q.dim), metric),
+    )
 
 
 def _run_chains(

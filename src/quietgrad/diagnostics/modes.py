@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from ..points import Points
 from .chains import Chains
 from .metric import Metric
 
@@ -18,6 +19,9 @@ from .metric import Metric
 APART, APART_STD = 6.0, 2.0
 # Log mass relative to q's region above which another mode matters, with what chance makes of it.
 MATTERS = -3.5
+# A climb rests where the gradient, in posterior sds, is below this. Two modes have a dip of so many nats
+# at one of so many points between them.
+RESTING, DIP, BETWEEN = 0.05, 0.25, 15
 
 
 class Elsewhere(NamedTuple):
@@ -56,6 +60,31 @@ def elsewhere(
     place = places[far[best]]
     near = np.all(np.abs(places[far] - place) <= np.maximum(APART * spread, std), axis=1)
     return Elsewhere(place, float(mass[best]), int(np.count_nonzero(near)))
+
+
+def two_modes(
+    points: Points, metric: Metric, ends: Float[np.ndarray, "climbs dim"]
+) -> tuple[Float[np.ndarray, " dim"], Float[np.ndarray, " dim"]] | None:
+    """Two places where climbs came to rest, both high, with a dip between them: q may cover both.
+
+    The other place is the highest of those that are more than a posterior sd away from the top.
+    """
+    values, slope = points(ends)
+    with np.errstate(invalid="ignore"):
+        rest = np.isfinite(values) & (np.linalg.norm(metric.pull(slope), axis=1) < RESTING)
+    if not rest.any():
+        return None
+    ends, values = ends[rest], values[rest]
+    top = int(np.argmax(values))
+    distance = np.max(np.abs(ends - ends[top]) / metric.std, axis=1)
+    others = np.flatnonzero((distance > 1) & (values > values[top] + MATTERS))
+    if not others.size:
+        return None
+    other = int(others[np.argmax(values[others])])
+    shares = np.linspace(0, 1, BETWEEN + 2)[1:-1, None]
+    between = points((1 - shares) * ends[top] + shares * ends[other])[0]
+    dips = np.nanmin(between) < values[other] - DIP
+    return (ends[top], ends[other]) if dips else None
 
 
 def _log_room(z: Float[np.ndarray, "moves chains dim"], metric: Metric) -> np.ndarray:

@@ -17,6 +17,8 @@ from .tolerance import off, unsure
 GAIN, GAIN_EACH = 0.5, 0.02
 # Draws of the posterior that weights must be worth, and what they may differ from the chains by.
 WORTH, AGREE_MEAN, AGREE_SCALE = 100, 0.25, 0.25
+# An error of either beyond which they confirm nothing.
+CONFIRMED = 0.3
 # Share of draws at which a density may be zero and weights still mend it.
 MOST_BAD = 0.01
 # Posterior sds by which restarts may differ, and nats by which another may be better.
@@ -96,6 +98,7 @@ def judge(
     found = Findings([], [], [])
     _ending(ending, found)
     _density(evidence, name, found)
+    _modes(evidence, name, found)
     _restarts(evidence, restarts, name, found)
     _errors(evidence.best, name, found)
     _gain(evidence, found)
@@ -138,6 +141,18 @@ def _density(evidence: Evidence, name: Callable[[int], str], found: Findings) ->
             f"there is mass where q never looks: near {name(worst)} = {away.place[worst]:.4g} (q is at "
             f"{own[worst]:.4g}), about exp({away.log_mass:.1f}) times that around q"
         )
+
+
+def _modes(evidence: Evidence, name: Callable[[int], str], found: Findings) -> None:
+    """Several modes, of which q may cover more than one; not said again of one that it leaves out."""
+    if evidence.modes is None or evidence.elsewhere is not None:
+        return
+    a, b = evidence.modes
+    worst = int(np.argmax(np.abs(a - b) / np.std(evidence.draws.z, axis=0)))
+    found.wrong.append(
+        f"the posterior has several modes: {name(worst)} = {a[worst]:.4g} and {b[worst]:.4g}, with "
+        "a dip between them"
+    )
 
 
 def _restarts(
@@ -206,13 +221,15 @@ def _mends(evidence: Evidence, found: Findings) -> bool:
     if weights.effective < WORTH:
         return False
     a, b = evidence.weighted, evidence.moved
-    known = np.isfinite(b.shift_error) & np.isfinite(b.log_ratio_error)
     doubt = np.hypot(a.shift_error, b.shift_error), np.hypot(a.log_ratio_error, b.log_ratio_error)
-    apart = (np.abs(a.shift - b.shift) > np.maximum(AGREE_MEAN, 3 * doubt[0])) | (
-        np.abs(a.log_ratio - b.log_ratio) > np.maximum(AGREE_SCALE, 3 * doubt[1])
-    )
-    if np.any(apart & known):
-        found.wrong.append("importance weights and short chains from q's draws do not agree")
+    with np.errstate(invalid="ignore"):
+        agree = (np.abs(a.shift - b.shift) <= np.maximum(AGREE_MEAN, 2 * doubt[0])) & (
+            np.abs(a.log_ratio - b.log_ratio) <= np.maximum(AGREE_SCALE, 2 * doubt[1])
+        )
+    if not np.all(agree & (doubt[0] < CONFIRMED) & (doubt[1] < CONFIRMED)):
+        found.wrong.append(
+            "importance weights and short chains from q's draws do not confirm each other"
+        )
         return False
     return True
 

@@ -1,0 +1,191 @@
+"""A PyMC model as a target: PyMC's own log density on its unconstrained scale, through its JAX back end.
+
+Points are dicts of PyMC's value variables ("std_log__"). Containers of data (`pm.Data`) and observed
+arrays are arguments of what is compiled, so `pm.set_data` and a second fit compile nothing.
+"""
+
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import numpy as np
+from jaxtyping import Array, Float, Key, PyTree
+
+from .._extras import needs_extra
+from .._host import on_device
+from ..targets import AbstractNamedModel, Target
+
+with needs_extra("pymc", "a PyMC model"):
+    import pymc
+    import pymc.sampling.jax  # noqa: F401  (teaches PyTensor's JAX back end PyMC's own operations)
+    import pytensor.tensor
+    import xarray
+    from pymc.pytensorf import SharedVariable
+    from pymc.util import get_default_varnames
+    from pytensor.compile import mode
+    from pytensor.graph.basic import Constant
+    from pytensor.graph.fg import FunctionGraph
+    from pytensor.graph.replace import clone_replace
+    from pytensor.graph.traversal import ancestors
+    from pytensor.link.jax.dispatch import jax_funcify
+    from pytensor.tensor.random.type import RandomType
+
+Point = dict[str, Float[Array, "..."] | Float[np.ndarray, "..."]]
+
+
+class _Program(NamedTuple):
+    """JAX functions of the value variables and the data, and what they are called.
+
+    Compared and hashed as the tuple it is: by the identity of its functions.
+    """
+
+    log_density: Callable[..., Any]
+    constrain: Callable[..., Any]
+    log_likelihoods: Callable[..., Any]
+    values: tuple[str, ...]
+    variables: tuple[str, ...]
+    observed: tuple[str, ...]
+
+
+# A model is turned into JAX once. What is added to it later changes the list of its variables.
+_PROGRAMS: weakref.WeakKeyDictionary[Any, tuple[list[Any], _Program]] = weakref.WeakKeyDictionary()
+
+
+class PymcModel(AbstractNamedModel):
+    """A PyMC model with the data that it held when it was read."""
+
+    data: tuple[Array, ...]
+    program: _Program = eqx.field(static=True)
+    source: Any = eqx.field(static=True)
+
+    def log_density(self, point: Point) -> Float[Array, ""]:
+        """What `model.compile_logp()` computes."""
+        return self.program.log_density(*self._inputs(point))[0]
+
+    def constrain(self, point: Point) -> dict[str, Array]:
+        """Free and deterministic variables."""
+        values = self.program.constrain(*self._inputs(point))
+        return dict(zip(self.program.variables, values, strict=True))
+
+    def log_likelihoods(self, point: Point) -> dict[str, Array]:
+        """Of every observed variable, element by element."""
+        values = self.program.log_likelihoods(*self._inputs(point))
+        return dict(zip(self.program.observed, values, strict=True))
+
+    def observed(self) -> dict[str, Any]:
+        """The values of the observed variables."""
+        values = self.source.rvs_to_values
+        return {v.name: np.asarray(_held(values[v])) for v in self.source.observed_RVs}
+
+    def dims(self) -> Mapping[str, Sequence[str | None]]:
+        """As the model says."""
+        return {name: tuple(dims) for name, dims in self.source.named_vars_to_dims.items()}
+
+    def coords(self) -> Mapping[str, Any]:
+        """As the model says."""
+        return {name: list(v) for name, v in self.source.coords.items() if v is not None}
+
+    def predictive(
+        self,
+        draws: Mapping[str, Array],
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        *,
+        key: Key[Array, ""],
+    ) -> dict[str, Any]:
+        """What `pymc.sample_posterior_predictive` gives, with the data that the model holds by now."""
+        if args or kwargs:
+            raise ValueError(
+                "a PyMC model takes no arguments; change its data with pymc.set_data and call "
+                "predictive without any"
+            )
+        free = {v.name for v in self.source.free_RVs}
+        chain = {
+            name: (("chain", "draw", *(f"{name}_{i}" for i in range(x.ndim - 1))), np.asarray(x)[None])
+            for name, x in draws.items()
+            if name in free
+        }
+        seed = int(jax.random.randint(key, (), 0, 2**31 - 1))
+        drawn = pymc.sample_posterior_predictive(
+            xarray.Dataset(chain),
+            model=self.source,
+            random_seed=seed,
+            progressbar=False,
+            return_inferencedata=False,
+            compile_kwargs={"mode": "FAST_COMPILE"},
+        )
+        return {name: np.asarray(value)[0] for name, value in drawn.items()}
+
+    def _inputs(self, point: Point) -> list[Any]:
+        return [*(point[name] for name in self.program.values), *self.data]
+
+
+def target_of(model: Any) -> Target:
+    """The target of a PyMC model. Importing PyMC's JAX back end turns on double precision in JAX."""
+    if not isinstance(model, pymc.Model):
+        raise TypeError(f"model must be a pymc.Model; got {type(model).__name__}")
+    discrete = [v.name for v in model.free_RVs if v.dtype.startswith(("int", "uint", "bool"))]
+    if discrete:
+        raise ValueError(
+            f"the model has discrete variables without data ({', '.join(discrete)}), so it has no "
+            "density over the reals; sum them out, for example with pymc_extras.marginalize"
+        )
+    data = _data(model)
+    made = PymcModel(tuple(on_device(_held(v)) for v in data), _program(model, data), model)
+    example = {name: np.asarray(value) for name, value in model.initial_point().items()}
+    return Target(made.log_density, example=example, model=made)
+
+
+def _program(model: Any, data: list[Any]) -> _Program:
+    shapes = [(v, _held(v).shape) for v in data]
+    recipe = [*model.basic_RVs, *model.deterministics, *model.potentials, shapes]
+    known = _PROGRAMS.get(model)
+    if known is not None and known[0] == recipe:
+        return known[1]
+    variables = get_default_varnames(model.unobserved_value_vars, include_transformed=False)
+    observed = model.observed_RVs
+    made = _Program(
+        _jaxified([model.logp()], model.value_vars, data),
+        _jaxified(variables, model.value_vars, data),
+        _jaxified(model.logp(vars=observed, sum=False) if observed else [], model.value_vars, data),
+        tuple(v.name for v in model.value_vars),
+        tuple(v.name for v in variables),
+        tuple(v.name for v in observed),
+    )
+    _PROGRAMS[model] = recipe, made
+    return made
+
+
+def _data(model: Any) -> list[Any]:
+    """Arrays that the log density depends on: containers of data, and what was observed."""
+    found = list(ancestors([model.logp()]))
+    if any(isinstance(v.type, RandomType) for v in found):
+        raise ValueError(
+            "the log density draws rows at random, as pm.Minibatch does, so it differs from one "
+            "evaluation to the next; give the model all rows, without pm.Minibatch and total_size"
+        )
+    seen = [model.rvs_to_values[v] for v in model.observed_RVs]
+    held = [v for v in [*found, *seen] if isinstance(v, SharedVariable) or v in seen]
+    # Numbers without axes are lengths, which JAX wants to know while tracing.
+    return [v for v in dict.fromkeys(held) if v.ndim]
+
+
+def _held(variable: Any) -> np.ndarray:
+    if isinstance(variable, SharedVariable):
+        return np.asarray(variable.get_value(borrow=True))
+    assert isinstance(variable, Constant)
+    return np.asarray(variable.data)
+
+
+def _jaxified(outputs: list[Any], values: list[Any], data: list[Any]) -> Callable[..., PyTree]:
+    """Outputs as a JAX function of the value variables and the data, whose shapes are fixed."""
+    places = [v.type.clone(shape=_held(v).shape)() for v in data]
+    lengths = [v for v in ancestors(outputs) if isinstance(v, SharedVariable) and v not in data]
+    replace = {v: pytensor.tensor.constant(v.get_value()) for v in lengths}
+    replace |= dict(zip(data, places, strict=True))
+    outputs = clone_replace(outputs, replace=replace, rebuild_strict=False)
+    graph = FunctionGraph(inputs=[*values, *places], outputs=outputs, clone=True)
+    mode.JAX.optimizer.rewrite(graph)
+    return jax_funcify(graph)

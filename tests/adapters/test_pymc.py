@@ -1,0 +1,132 @@
+"""Targets of PyMC models have PyMC's own density, names, dims and coords."""
+
+import arviz_stats
+import jax.numpy as jnp
+import numpy as np
+import pymc as pm
+import pytest
+
+import quietgrad as qg
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS"),
+    pytest.mark.filterwarnings("ignore::FutureWarning"),
+]
+NOISE = np.random.default_rng(0)
+X, Y = NOISE.normal(size=(12, 3)), NOISE.normal(size=12)
+
+
+def regression():
+    coords = {"row": np.arange(12), "input": ["age", "size", "cost"]}
+    with pm.Model(coords=coords) as model:
+        x = pm.Data("x", X, dims=("row", "input"))
+        w = pm.Normal("w", 0, 2, dims="input")
+        logits = pm.Deterministic("logits", x @ w, dims="row")
+        pm.Bernoulli("y", logit_p=logits, observed=(Y > 0).astype(int), dims="row")
+    return model
+
+
+def hierarchical():
+    with pm.Model(coords={"group": ["a", "b", "c", "d"]}) as model:
+        mean = pm.Normal("mean", 0, 5)
+        std = pm.HalfCauchy("std", 5)
+        theta = pm.Normal("theta", mean, std, dims="group")
+        pm.Normal("y", theta[np.arange(12) % 4], 1.0, observed=Y)
+    return model
+
+
+def transforms():
+    with pm.Model() as model:
+        weight = pm.Dirichlet("weight", np.ones(3))
+        chol, _, _ = pm.LKJCholeskyCov("chol", n=2, eta=2.0, sd_dist=pm.Exponential.dist(1.0))
+        low = pm.Uniform("low", -2, 1)
+        cut = pm.Normal("cut", 0, 1, shape=3, transform=pm.distributions.transforms.ordered)
+        pm.Potential("pull", -((cut[0] - low) ** 2) + pm.math.log(weight[0]))
+        pm.MvNormal("y", np.zeros(2), chol=chol, observed=X[:, :2])
+    return model
+
+
+def without_data():
+    with pm.Model() as model:
+        pm.Gamma("rate", 2.0, 1.0, shape=(2, 3))
+    return model
+
+
+MODELS = {f.__name__: f for f in (regression, hierarchical, transforms, without_data)}
+SHAPES = {
+    "regression": {"w": (3,), "logits": (12,)},
+    "hierarchical": {"mean": (), "std": (), "theta": (4,)},
+    "transforms": {
+        "weight": (3,),
+        "chol": (3,),
+        "chol_corr": (2, 2),
+        "chol_stds": (2,),
+        "low": (),
+        "cut": (3,),
+    },
+    "without_data": {"rate": (2, 3)},
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_log_density_and_variables_are_pymcs(name):
+    model = MODELS[name]()
+    target = qg.Target.from_pymc(model)
+    z = jnp.asarray(0.5 * np.random.default_rng(1).normal(size=target.dim))
+    point = {name: np.asarray(x) for name, x in target.point(z).items()}
+    own = model.compile_logp(mode="FAST_COMPILE")(point)
+    np.testing.assert_allclose(target.log_density(z), own, rtol=1e-6)
+    variables = target.constrain(z)
+    assert {k: v.shape for k, v in variables.items()} == SHAPES[name]
+    outputs = [v for v in model.unobserved_value_vars if v.name in variables]
+    expected = model.compile_fn(outputs, inputs=model.value_vars, mode="FAST_COMPILE")(point)
+    for variable, value in zip(outputs, expected, strict=True):
+        np.testing.assert_allclose(variables[variable.name], value, rtol=1e-6)
+
+
+def test_names_dims_and_coords_come_back(key):
+    result = qg.fit(qg.Target.from_pymc(regression()), method="saa", key=key)
+    tree = result.to_arviz(100)
+    w = tree["posterior"]["w"]
+    assert w.dims == ("chain", "draw", "input")
+    assert list(w["input"].values) == ["age", "size", "cost"]
+    assert tree["posterior"]["logits"].dims == ("chain", "draw", "row")
+    assert tree["log_likelihood"]["y"].dims == ("chain", "draw", "row")
+    np.testing.assert_array_equal(tree["observed_data"]["y"], (Y > 0).astype(int))
+    assert "w[age]" in result.summary(100).index
+    assert np.isfinite(arviz_stats.loo(result.to_arviz(1000)).elpd)
+    predicted = result.predictive(key, draws=20)
+    assert predicted["y"].shape == (20, 12)
+    with pytest.raises(ValueError, match="pymc.set_data"):
+        result.predictive(key, X)
+
+
+def test_new_data_need_no_compilation(key):
+    model = regression()
+    first = qg.fit(qg.Target.from_pymc(model), method="saa", key=key)
+    with model:
+        pm.set_data({"x": -X})
+    second = qg.fit(qg.Target.from_pymc(model), method="saa", key=key)
+    assert first.programs > 0
+    assert second.programs == 0
+    # Turned inputs turn the weights, but for the two fits' starts.
+    gap = first.q.loc + second.q.loc
+    np.testing.assert_allclose(gap / np.exp(first.q.log_std), 0.0, atol=0.2)
+
+
+def refused(model):
+    with pytest.raises((TypeError, ValueError)) as caught:
+        qg.Target.from_pymc(model)
+    return str(caught.value)
+
+
+def test_what_has_no_fixed_density_is_refused():
+    with pm.Model() as discrete:
+        n = pm.Poisson("n", 3.0)
+        pm.Normal("x", n, 1.0)
+    with pm.Model() as batched:
+        rows = pm.Minibatch(Y, batch_size=4)
+        pm.Normal("y", pm.Normal("mean", 0, 1), 1.0, observed=rows, total_size=12)
+    assert "discrete variables without data (n)" in refused(discrete)
+    assert "pm.Minibatch" in refused(batched)
+    assert "got int" in refused(3)

@@ -58,18 +58,24 @@ def make_references(names: list[str], *, again: bool) -> int:
     """Make and store the references of these models, one by one; those at hand are left."""
     bad = 0
     for name in names:
-        model = zoo.load(name)
-        if not again and reference.is_current(model, reference.read().get(name)):
+        model, row = zoo.load(name), reference.read().get(name)
+        if not again and row is not None and reference.is_current(model, row):
+            put(name, row | reference.words(model))
             continue
         row = reference.make(model)
-        stored = reference.read() | {name: row}
-        reference.write({name: stored[name] for name in zoo.REGISTRY if name in stored})
+        put(name, row)
         bad += not row["good"]
         worst = f", R-hat {max(row['r_hat']):.4f}, size {min(row['size']):.0f}" if "r_hat" in row else ""
         verdict = "good" if row["good"] else "NOT CONVERGED"
         print(f"{name}: {verdict}, {row['how']}{worst}, {row.get('seconds', 0)} s", flush=True)
         jax.clear_caches()
     return int(bad > 0)
+
+
+def put(name: str, row: dict[str, Any]) -> None:
+    """Store the reference of one model among the others, in the order of the zoo."""
+    stored = reference.read() | {name: row}
+    reference.write({name: stored[name] for name in zoo.REGISTRY if name in stored})
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -25,7 +25,6 @@ def schools_centred() -> Model:
         "eight schools, centred",
         density(log_density, 10),
         view=view,
-        must_warn="a funnel: the spread of eight effects goes to zero with their scale",
         accept=0.97,
     )
 

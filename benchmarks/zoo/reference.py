@@ -50,10 +50,14 @@ def same(stored: list[float], fingerprint: list[float]) -> bool:
     return bool(np.allclose(stored, fingerprint, rtol=1e-6, atol=1e-6))
 
 
+def words(model: Model) -> dict[str, Any]:
+    """What a reference says of its model apart from numbers."""
+    return {"about": model.about, "source": model.source, "must_warn": model.must_warn}
+
+
 def make(model: Model, *, seed: int = 0) -> dict[str, Any]:
     """The reference of one model: moments, where they come from, and how well they are known."""
-    row: dict[str, Any] = {"about": model.about, "dim": model.dim, "fingerprint": model.fingerprint()}
-    row |= {"source": model.source, "must_warn": model.must_warn}
+    row = words(model) | {"dim": model.dim, "fingerprint": model.fingerprint()}
     if not model.proper:
         return row | {"good": True, "how": "no moments exist"}
     if model.exact is not None:

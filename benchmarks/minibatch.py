@@ -52,8 +52,8 @@ class Companion(AbstractEstimator):
     def biased(self) -> bool:
         return self.leader.biased
 
-    def supports(self, target, q):
-        return self.leader.supports(target, q) or self.other.supports(target, q)
+    def refuses(self, target, q):
+        return self.leader.refuses(target, q) or self.other.refuses(target, q)
 
     def _init(self, target, q):
         return self.leader.init(target, q), self.other.init(target, q)
@@ -67,21 +67,22 @@ def run_to(task, places: dict[str, int], rate: float, key) -> dict[str, tuple[An
     """The family, and what `joint` has stored, at the given steps of a quiet decayed run."""
     steps, found = max(places.values()), {}
 
-    def look(q, state, step):
-        found.update({name: (q, state[1]) for name, at in places.items() if at == step})
-        return {}
+    def look(moment):
+        at_hand = moment.q, moment.estimator_state[1] if moment.estimator_state else None
+        found.update({name: at_hand for name, at in places.items() if at == moment.step})
 
     key_start, key_fit = jr.split(key)
     qg.fit(
         task.train,
         qg.MeanField.init(task.dim, key=key_start),
-        estimator=Companion(qg.estimator("quiet", draws=2), qg.estimator("joint")),
-        optimizer=optax.adam(optax.cosine_decay_schedule(rate, steps)),
-        steps=steps,
+        method=qg.Sgd(
+            Companion(qg.estimator("quiet", draws=2), qg.estimator("joint")),
+            optax.adam(optax.cosine_decay_schedule(rate, steps)),
+            steps,
+            evaluate_every=steps // 20,
+        ),
         batch_size=task.batch_size,
-        evaluate_every=steps // 20,
-        evaluation_draws=10,
-        monitor=look,
+        callback=look,
         key=key_fit,
     )
     return found
@@ -141,12 +142,13 @@ def race(task, steps: int, rate: float, key) -> list[dict[str, Any]]:
         result = qg.fit(
             task.train,
             qg.MeanField.init(task.dim, key=key_start),
-            estimator=qg.estimator(name, draws=2),
-            optimizer=optax.adam(optax.cosine_decay_schedule(rate, steps) if decay else rate),
-            steps=steps,
+            method=qg.Sgd(
+                qg.estimator(name, draws=2),
+                optax.adam(optax.cosine_decay_schedule(rate, steps) if decay else rate),
+                steps,
+            ),
             batch_size=task.batch_size,
-            evaluation_draws=10,
-            monitor=lambda q, state, step: snapshots.append(q) or {},
+            callback=lambda moment: snapshots.append(moment.q),
             key=key_fit,
         )
         half = snapshots[len(snapshots) // 2 :]

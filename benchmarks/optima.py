@@ -42,9 +42,11 @@ def main() -> None:
         result = qg.fit(
             task.train,
             FAMILIES[family].init(task.dim, key=key_start),
-            estimator=qg.estimator("nocv", draws=10, entropy="stl"),
-            optimizer=optax.adam(optax.cosine_decay_schedule(rate, steps)),
-            steps=steps,
+            method=qg.Sgd(
+                qg.estimator("nocv", draws=10, entropy="stl"),
+                optax.adam(optax.cosine_decay_schedule(rate, steps)),
+                steps,
+            ),
             key=key_fit,
         )
         goal = mean_field.get(task_name, float("-inf")) if goal is None else goal

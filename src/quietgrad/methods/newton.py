@@ -27,6 +27,8 @@ MOST_DIM = 1000
 PRODUCTS, LEAST_DRAWS, MOST_DRAWS = 16_000, 8, 32
 GRADIENT_PAIRS = 32
 FULL_STEPS, MOST_STEPS = 2, 24
+# Early steps whose curvature had to be made positive stay full ones: it is not worth averaging.
+CLIPPED_STEPS = 6
 # A step that loses this many nats is tried again at this length.
 LOSS, SHORTENED, LEAST_LENGTH = 5.0, 0.3, 1e-3
 # Draws where something is not finite are pulled towards the mean by this factor, this often.
@@ -77,7 +79,7 @@ def newton(
     """
     q, best, waited, length = start.q, start, 0, 1.0
     assert isinstance(q, FitsQuadratic)
-    precision, number = start.precision, start.number
+    precision, number, clipped = start.precision, start.number, False
     for taken in range(1, most_steps + 1):
         with recorder.clock.phase(OPTIMISE):
             basis = q.host_root()
@@ -85,12 +87,13 @@ def newton(
             finite = np.all(np.isfinite(gradient)) and np.all(np.isfinite(hessian))
             if not finite or not np.any(np.diagonal(hessian)):
                 break
-            number += 1
+            number = max(1, number + (not clipped or taken > CLIPPED_STEPS))
             rho = length * (1.0 if number <= FULL_STEPS else 2.0 / number)
             mixed = -hessian
             if precision is not None:
                 mixed = (1 - rho) * (basis.T @ precision @ basis) - rho * hessian
             curvature = positive(mixed)
+            clipped = curvature is not mixed
             center = np.asarray(q.mean(), float) + rho * newton_step(basis, curvature, gradient)
             whole = out_of(basis, curvature)
             trial = q.for_quadratic(center, whole)

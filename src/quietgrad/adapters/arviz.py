@@ -14,7 +14,7 @@ from ..targets import Target
 
 with needs_extra("arviz", "an ArviZ object"):
     import arviz_base
-    import arviz_stats
+    from arviz_stats.summary import summary as arviz_summary
 
 # The axis of the rows of a target that was not made from a model, and its variable.
 ROW, DATA = "row", "data"
@@ -47,7 +47,8 @@ def to_arviz(target: Target, q: AbstractFamily, key: Key[Array, ""], draws: int)
 
 def summary(tree: Any, **settings: Any) -> Any:
     """`arviz_stats.summary` of the posterior, without diagnostics of chains: draws are independent."""
-    return arviz_stats.summary(tree, **({"kind": "stats"} | settings))
+    chosen: dict[str, Any] = {"kind": "stats", **settings}
+    return arviz_summary(tree, **chosen)
 
 
 @eqx.filter_jit

@@ -83,12 +83,12 @@ class FlowjaxFlow(AbstractFlow):
                 f"the flow must be one of vectors, without conditions; got shape {flow.shape} and "
                 f"cond_shape {flow.cond_shape}"
             )
-        return cls(_layers(flow), flow.shape[0])
+        return cls(layers=_layers(flow), size=flow.shape[0])
 
     @classmethod
     def init(cls, dim: int, *, key: Key[Array, ""]) -> "FlowjaxFlow":
         """A coupling flow of splines."""
-        return cls(_layers(_coupling(dim, _spline(KNOTS), LAYERS, key)), dim)
+        return cls(layers=_layers(_coupling(dim, _spline(KNOTS), LAYERS, key)), size=dim)
 
 
 class _StartsFromMeanField(AbstractFlow):
@@ -114,7 +114,7 @@ class CouplingFlow(_StartsFromMeanField):
     @classmethod
     def init(cls, dim: int, *, key: Key[Array, ""], flow_layers: int = LAYERS) -> "CouplingFlow":
         """FlowJAX's own start with quieter networks."""
-        return cls(_layers(_coupling(dim, bijections.Affine(), flow_layers, key)), dim)
+        return cls(layers=_layers(_coupling(dim, bijections.Affine(), flow_layers, key)), size=dim)
 
 
 class SplineFlow(_StartsFromMeanField):
@@ -129,7 +129,7 @@ class SplineFlow(_StartsFromMeanField):
         cls, dim: int, *, key: Key[Array, ""], flow_layers: int = LAYERS, knots: int = KNOTS
     ) -> "SplineFlow":
         """FlowJAX's own start with quieter networks; splines act on the base's -4 to 4."""
-        return cls(_layers(_coupling(dim, _spline(knots), flow_layers, key)), dim)
+        return cls(layers=_layers(_coupling(dim, _spline(knots), flow_layers, key)), size=dim)
 
 
 class AutoregressiveFlow(_StartsFromMeanField):
@@ -147,7 +147,7 @@ class AutoregressiveFlow(_StartsFromMeanField):
         """FlowJAX's own start with quieter networks."""
         base = StandardNormal((whole(dim, "dim", least=1),))
         flow = masked_autoregressive_flow(key, base_dist=base, flow_layers=flow_layers, invert=False)
-        return cls(_layers(_shared(flow.bijection, "autoregressive")), dim)
+        return cls(layers=_layers(_shared(flow.bijection, "autoregressive")), size=dim)
 
 
 def _as_given(map_: Callable[..., Any], x: Float[Array, " dim"]) -> tuple[Array, Array]:

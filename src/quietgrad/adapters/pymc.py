@@ -20,7 +20,6 @@ from ..targets import AbstractNamedModel, Target
 with needs_extra("pymc", "a PyMC model"):
     import pymc
     import pymc.sampling.jax  # noqa: F401  (teaches PyTensor's JAX back end PyMC's own operations)
-    import pytensor.tensor
     import xarray
     from pymc.pytensorf import SharedVariable
     from pymc.util import get_default_varnames
@@ -29,7 +28,8 @@ with needs_extra("pymc", "a PyMC model"):
     from pytensor.graph.fg import FunctionGraph
     from pytensor.graph.replace import clone_replace
     from pytensor.graph.traversal import ancestors
-    from pytensor.link.jax.dispatch import jax_funcify
+    from pytensor.link.jax.dispatch.basic import jax_funcify
+    from pytensor.tensor.basic import constant
     from pytensor.tensor.random.type import RandomType
 
 Point = dict[str, Float[Array, "..."] | Float[np.ndarray, "..."]]
@@ -160,14 +160,14 @@ def _program(model: Any, data: list[Any]) -> _Program:
 
 def _data(model: Any) -> list[Any]:
     """Arrays that the log density depends on: containers of data, and what was observed."""
-    found = list(ancestors([model.logp()]))
+    found: list[Any] = list(ancestors([model.logp()]))
     if any(isinstance(v.type, RandomType) for v in found):
         raise ValueError(
             "the log density draws rows at random, as pm.Minibatch does, so it differs from one "
             "evaluation to the next; give the model all rows, without pm.Minibatch and total_size"
         )
     seen = [model.rvs_to_values[v] for v in model.observed_RVs]
-    held = [v for v in [*found, *seen] if isinstance(v, SharedVariable) or v in seen]
+    held: list[Any] = [v for v in [*found, *seen] if isinstance(v, SharedVariable) or v in seen]
     # Numbers without axes are lengths, which JAX wants to know while tracing.
     return [v for v in dict.fromkeys(held) if v.ndim]
 
@@ -183,9 +183,10 @@ def _jaxified(outputs: list[Any], values: list[Any], data: list[Any]) -> Callabl
     """Outputs as a JAX function of the value variables and the data, whose shapes are fixed."""
     places = [v.type.clone(shape=_held(v).shape)() for v in data]
     lengths = [v for v in ancestors(outputs) if isinstance(v, SharedVariable) and v not in data]
-    replace = {v: pytensor.tensor.constant(v.get_value()) for v in lengths}
+    replace: dict[Any, Any] = {v: constant(v.get_value()) for v in lengths}
     replace |= dict(zip(data, places, strict=True))
     outputs = clone_replace(outputs, replace=replace, rebuild_strict=False)
     graph = FunctionGraph(inputs=[*values, *places], outputs=outputs, clone=True)
-    mode.JAX.optimizer.rewrite(graph)
+    optimizer: Any = mode.JAX.optimizer
+    optimizer.rewrite(graph)
     return jax_funcify(graph)

@@ -59,7 +59,7 @@ def centre(fn: Any) -> Any:
     if isinstance(fn, LOCATED):
         return fn.loc
     if isinstance(fn, dist.Uniform):
-        return 0.5 * (fn.low + fn.high)
+        return jnp.add(fn.low, fn.high) / 2  # pyright: ignore[reportArgumentType]
     # What these change, they change from the left: the centre broadcasts as it is.
     if isinstance(fn, dist.ExpandedDistribution | dist.Independent | dist.MaskedDistribution):
         return centre(fn.base_dist)

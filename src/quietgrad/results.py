@@ -15,11 +15,11 @@ from ._checks import whole
 from ._extras import adapter
 from ._random import key_words
 from .diagnostics.diagnose import diagnose
+from .diagnostics.diagnosis import Diagnosis, Ending, Restart
 from .diagnostics.draws import moments
 from .diagnostics.for_nuts import NutsStart, nuts_start
 from .diagnostics.linear_response import LinearResponse, linear_response
 from .diagnostics.posterior import PosteriorDraws, corrected
-from .diagnostics.verdict import Diagnosis, Ending, Restart
 from .estimators import AbstractEstimator
 from .families import AbstractFamily
 from .targets import Target

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 
 from ..families import AbstractFamily, FullRank, HasMoments
+from .diagnosis import Ending, Verdict
 from .evidence import Evidence
 from .tolerance import off
-from .verdict import Ending, Verdict
 
 NAMED = 3
 CORRECTED = "result.posterior(key) gives draws with importance weights; use these, not result.sample"

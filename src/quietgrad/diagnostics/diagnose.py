@@ -8,8 +8,9 @@ from ..families import AbstractFamily
 from ..targets import Target
 from ..targets.coordinates import coordinate_name
 from .advice import advise
+from .diagnosis import Diagnosis, Ending, Restart
 from .evidence import gather
-from .verdict import Diagnosis, Ending, Restart, judge
+from .verdict import judge
 
 
 def diagnose(
@@ -23,7 +24,9 @@ def diagnose(
 ) -> Diagnosis:
     """Some thousand gradients of the target; nothing is compiled that an automatic fit has not compiled,
     apart from the family's own transport."""
-    evidence = gather(target, q, rng, draws)
+    # Densities that explode far out make overflows on the way; what is not finite is dealt with.
+    with np.errstate(all="ignore"):
+        evidence = gather(target, q, rng, draws)
 
     def name(index: int) -> str:
         return coordinate_name(target, index)

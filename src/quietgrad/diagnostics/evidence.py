@@ -79,7 +79,7 @@ def gather(target: Target, q: AbstractFamily, rng: np.random.Generator, draws: i
         gain_at(q, drawn, metric),
         points.gradients,
         tails=tuple(slow_tails(points, metric)),
-        elsewhere=elsewhere(main, scouts, metric, std),
+        elsewhere=elsewhere(points, main, scouts, metric, std),
         modes=two_modes(points, metric, scouts.start),
         shapes=shapes_of(main.late().reshape(-1, q.dim), metric),
     )

@@ -22,6 +22,8 @@ MATTERS = -3.5
 # A climb rests where the gradient, in posterior sds, is below this. Two modes have a dip of so many nats
 # at one of so many points between them.
 RESTING, DIP, BETWEEN = 0.05, 0.25, 15
+# Places that are looked at, the heaviest first.
+CANDIDATES = 4
 
 
 class Elsewhere(NamedTuple):
@@ -33,12 +35,13 @@ class Elsewhere(NamedTuple):
 
 
 def elsewhere(
-    chains: Chains, scouts: Chains, metric: Metric, std: Float[np.ndarray, " dim"]
+    points: Points, chains: Chains, scouts: Chains, metric: Metric, std: Float[np.ndarray, " dim"]
 ) -> Elsewhere | None:
     """The heaviest place where scouts stay and q's chains never are, if it matters.
 
     `std` are the posterior's scales as far as known, infinite where q's chains have not settled: on a
-    ridge that they have not yet travelled, scouts are elsewhere without there being another mode.
+    ridge that they have not yet travelled, scouts are elsewhere without there being another mode. Nor is
+    there one if the density does not dip on the way: the scouts are then still coming back.
     """
     main, away = chains.late(), scouts.late()
     averages, places = np.mean(main, axis=0), np.mean(away, axis=0)
@@ -54,12 +57,12 @@ def elsewhere(
         return None
     heights = np.mean(scouts.late_values()[:, far], axis=0) - np.mean(chains.late_values())
     mass = heights + _log_room(away[:, far], metric) - room
-    best = int(np.argmax(mass))
-    if not mass[best] > MATTERS:
-        return None
-    place = places[far[best]]
-    near = np.all(np.abs(places[far] - place) <= np.maximum(APART * spread, std), axis=1)
-    return Elsewhere(place, float(mass[best]), int(np.count_nonzero(near)))
+    for best in np.argsort(-mass)[:CANDIDATES]:
+        place = places[far[best]]
+        if mass[best] > MATTERS and dips(points, center, place):
+            near = np.all(np.abs(places[far] - place) <= np.maximum(APART * spread, std), axis=1)
+            return Elsewhere(place, float(mass[best]), int(np.count_nonzero(near)))
+    return None
 
 
 def two_modes(
@@ -81,10 +84,14 @@ def two_modes(
     if not others.size:
         return None
     other = int(others[np.argmax(values[others])])
-    shares = np.linspace(0, 1, BETWEEN + 2)[1:-1, None]
-    between = points((1 - shares) * ends[top] + shares * ends[other])[0]
-    dips = np.nanmin(between) < values[other] - DIP
-    return (ends[top], ends[other]) if dips else None
+    return (ends[top], ends[other]) if dips(points, ends[top], ends[other]) else None
+
+
+def dips(points: Points, a: Float[np.ndarray, " dim"], b: Float[np.ndarray, " dim"]) -> bool:
+    """Whether the log density falls below both ends somewhere between two points."""
+    shares = np.linspace(0, 1, BETWEEN + 2)[:, None]
+    values = points((1 - shares) * a + shares * b)[0]
+    return bool(np.nanmin(values[1:-1]) < min(values[0], values[-1]) - DIP)
 
 
 def _log_room(z: Float[np.ndarray, "moves chains dim"], metric: Metric) -> np.ndarray:

@@ -1,15 +1,13 @@
-"""One verdict from all evidence, with its reasons in words and numbers, and what to do."""
+"""One verdict from all evidence, with its reasons in words and numbers."""
 
-import dataclasses
-import enum
 import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float
 
 from .comparison import Comparison
+from .diagnosis import Ending, Restart, Verdict
 from .evidence import Evidence
 from .tolerance import off, unsure
 
@@ -23,64 +21,6 @@ CONFIRMED = 0.3
 MOST_BAD = 0.01
 # Posterior sds by which restarts may differ, and nats by which another may be better.
 RESTART_MEAN, RESTART_GAIN = 0.5, 1.0
-
-
-class Verdict(enum.StrEnum):
-    """Whether to use q as it is, its draws with importance weights, or neither."""
-
-    TRUST = "trust"
-    CORRECTED = "use the corrected draws"
-    DO_NOT_TRUST = "do not trust"
-
-
-class Ending(NamedTuple):
-    """How the fit ended, as far as the verdict asks."""
-
-    status: str
-    hint: str
-    converged: bool
-    failed: bool
-
-
-class Restart(NamedTuple):
-    """Another fit of the same target: means and scales of its q, and its ELBO."""
-
-    mean: Float[np.ndarray, " dim"]
-    std: Float[np.ndarray, " dim"]
-    elbo: float
-    elbo_error: float
-
-
-@dataclasses.dataclass(frozen=True)
-class Diagnosis:
-    """The verdict, why, and what to do.
-
-    `shift` is the posterior mean minus q's in posterior sds and `std_ratio` q's sd over the posterior's,
-    as estimated, with standard errors; infinite where nothing could be found out. `effective` is how
-    many posterior draws the weighted ones are worth. `gain` is what a Newton step promises, in nats.
-    """
-
-    verdict: Verdict
-    reasons: tuple[str, ...]
-    advice: tuple[str, ...]
-    khat: float
-    khat_limit: float
-    effective: float
-    draws: int
-    bad_share: float
-    shift: Float[np.ndarray, " dim"]
-    shift_error: Float[np.ndarray, " dim"]
-    std_ratio: Float[np.ndarray, " dim"]
-    std_ratio_error: Float[np.ndarray, " dim"]
-    gain: float
-    gain_error: float
-    gradients: int
-
-    def __str__(self) -> str:
-        lines = [f"{self.verdict}", *(f"  - {reason}" for reason in self.reasons)]
-        if self.advice:
-            lines += ["what to do:", *(f"  - {step}" for step in self.advice)]
-        return "\n".join(lines)
 
 
 class Findings(NamedTuple):
@@ -219,6 +159,14 @@ def _mends(evidence: Evidence, found: Findings) -> bool:
         return False
     found.fine.append(f"k-hat {weights.khat:.2f}, below the limit of {weights.limit:.2f}; {worth}")
     if weights.effective < WORTH:
+        return False
+    narrowest = float(np.min(evidence.best.log_ratio))
+    # The tail of a Gaussian's weights if q's sd is r of the posterior's: k = 1 - r^2.
+    if 1 - math.exp(2 * min(0.0, narrowest)) > weights.limit:
+        found.fine.append(
+            f"but q's narrowest sd, {math.exp(narrowest):.2f} of the posterior's, makes weights so "
+            "heavy that few draws do not show it"
+        )
         return False
     a, b = evidence.weighted, evidence.moved
     doubt = np.hypot(a.shift_error, b.shift_error), np.hypot(a.log_ratio_error, b.log_ratio_error)

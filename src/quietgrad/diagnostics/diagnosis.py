@@ -1,0 +1,66 @@
+"""What a diagnosis is made of and hands back: an ending, restarts, a verdict with its reasons."""
+
+import dataclasses
+import enum
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+
+class Verdict(enum.StrEnum):
+    """Whether to use q as it is, its draws with importance weights, or neither."""
+
+    TRUST = "trust"
+    CORRECTED = "use the corrected draws"
+    DO_NOT_TRUST = "do not trust"
+
+
+class Ending(NamedTuple):
+    """How the fit ended, as far as the verdict asks."""
+
+    status: str
+    hint: str
+    converged: bool
+    failed: bool
+
+
+class Restart(NamedTuple):
+    """Another fit of the same target: means and scales of its q, and its ELBO."""
+
+    mean: Float[np.ndarray, " dim"]
+    std: Float[np.ndarray, " dim"]
+    elbo: float
+    elbo_error: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Diagnosis:
+    """The verdict, why, and what to do.
+
+    `shift` is the posterior mean minus q's in posterior sds and `std_ratio` q's sd over the posterior's,
+    as estimated, with standard errors; infinite where nothing could be found out. `effective` is how
+    many posterior draws the weighted ones are worth. `gain` is what a Newton step promises, in nats.
+    """
+
+    verdict: Verdict
+    reasons: tuple[str, ...]
+    advice: tuple[str, ...]
+    khat: float
+    khat_limit: float
+    effective: float
+    draws: int
+    bad_share: float
+    shift: Float[np.ndarray, " dim"]
+    shift_error: Float[np.ndarray, " dim"]
+    std_ratio: Float[np.ndarray, " dim"]
+    std_ratio_error: Float[np.ndarray, " dim"]
+    gain: float
+    gain_error: float
+    gradients: int
+
+    def __str__(self) -> str:
+        lines = [f"{self.verdict}", *(f"  - {reason}" for reason in self.reasons)]
+        if self.advice:
+            lines += ["what to do:", *(f"  - {step}" for step in self.advice)]
+        return "\n".join(lines)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from .bases import Logistic, Normal, StudentT
     from .entropy import Closed, Sampled, StickTheLanding
     from .estimators import Controlled, Estimate, Pathwise, Quiet, ScoreFunction, estimator
-    from .families import AffineRealNVP, FullRank, LowRank, MeanField, RealNVP
+    from .families import AffineRealNVP, FullRank, LowRank, MeanField, RealNVP, WhitenedRealNVP
     from .fitting import fit
     from .gradient_noise import gradient_error, gradient_variance, variance_ratio
     from .methods import Auto, Bam, Saa, Sgd
@@ -29,7 +29,14 @@ _HOMES = {
     "bases": ["Logistic", "Normal", "StudentT"],
     "entropy": ["Closed", "Sampled", "StickTheLanding"],
     "estimators": ["Controlled", "Estimate", "Pathwise", "Quiet", "ScoreFunction", "estimator"],
-    "families": ["AffineRealNVP", "FullRank", "LowRank", "MeanField", "RealNVP"],
+    "families": [
+        "AffineRealNVP",
+        "FullRank",
+        "LowRank",
+        "MeanField",
+        "RealNVP",
+        "WhitenedRealNVP",
+    ],
     "gradient_noise": ["gradient_error", "gradient_variance", "variance_ratio"],
     "fitting": ["fit"],
     "methods": ["Auto", "Bam", "Saa", "Sgd"],
@@ -77,6 +84,7 @@ __all__ = [
     "Target",
     "Taylor",
     "Uniform",
+    "WhitenedRealNVP",
     "__version__",
     "elbo",
     "elbo_with_error",

@@ -25,6 +25,7 @@ from .clock import EVALUATE, OPTIMISE, Clock
 from .estimators import AbstractEstimator
 from .families import AbstractFamily
 from .judging import Judge, Terms, affordable_pairs, paired
+from .metrics import BLOCK
 from .results import History, Status
 from .targets import Target
 
@@ -110,7 +111,14 @@ def _log_densities(target: Target, z: Float[Array, "points dim"]) -> Float[Array
 
 
 def _values(target: Target, dtype: Any, z: Float[np.ndarray, "points dim"]) -> np.ndarray:
-    return np.asarray(_log_densities(target, on_device(z, dtype)), float)
+    """The log density at points that the host chose, not too many numbers at once."""
+    block = max(1, min(len(z), BLOCK // z.shape[1]))
+    padded = np.concatenate([z, np.repeat(z[-1:], -len(z) % block, axis=0)])
+    parts = [
+        np.asarray(_log_densities(target, on_device(padded[first : first + block], dtype)), float)
+        for first in range(0, len(z), block)
+    ]
+    return np.concatenate(parts)[: len(z)]
 
 
 class Recorder:

@@ -24,7 +24,7 @@ from quietgrad.weights import Polynomial, Ridge, Stein
 HERE = Path(__file__).parent
 TASKS = ("frisk", "a1a")
 DRAWS = (10, 50)
-REPEATS = 20_000
+REPEATS = 4_000
 # Steps of Adam at 0.02 that decay to zero: near the optimum of the mean-field family.
 STEPS = 20_000
 KEY = jr.key(2)

@@ -123,9 +123,9 @@ def _tick(value: float, _: int | None) -> str:
 
 
 def nothing(axis: Axes, text: str = "no finished run") -> None:
-    """Say in an empty panel why it is empty."""
+    """Say in place of an empty panel why it is empty."""
     axis.text(0.5, 0.5, text, ha="center", va="center", color="#777777", transform=axis.transAxes)
-    axis.set_xticks([])
+    axis.set_axis_off()
 
 
 def log_scale(axis: Axes, curves: Iterable[np.ndarray]) -> None:

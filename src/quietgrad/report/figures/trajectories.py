@@ -132,11 +132,14 @@ def _grid(
             if count is not None and not any(run.cell.draws == count for run in here):
                 # Methods alone say nothing about this number of draws.
                 curves = {}
-            shown |= curves.keys()
-            panel(axis, curves, task)
-            canvas.finish_axis(axis, x if row == len(draws) - 1 else None)
             if not curves:
                 canvas.nothing(axis, "no finished run" if count is None else f"not run with L = {count}")
+                continue
+            shown |= curves.keys()
+            panel(axis, curves, task)
+            # The last panel of a column that shows anything names the axis.
+            below = {r.cell.draws for r in runs if r.cell.task == task} & set(draws[row + 1 :])
+            canvas.finish_axis(axis, None if below else x)
     canvas.legend(figure, styles(study.done), shown, note)
     return figure
 

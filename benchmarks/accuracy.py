@@ -20,6 +20,7 @@ from typing import Any
 import jax
 import zoo
 from zoo import reference
+from zoo.judging import DO_NOT_TRUST, classify
 
 RESULTS = Path(__file__).parent / "results" / "accuracy.json"
 OURS = ("mean-field", "low-rank", "full-rank", "auto", "bam")
@@ -37,7 +38,7 @@ def main() -> int:
     making.add_argument("--again", action="store_true", help="also those that are there")
     running = commands.add_parser("run", help="fit the models")
     running.add_argument("--families", nargs="*", default=OURS[:1] + OURS[2:], choices=OURS)
-    running.add_argument("--peers", nargs="*", help=f"other tools: all, or some of {PEERS}")
+    running.add_argument("--peers", nargs="*", help=f"other tools: all, or some of {', '.join(PEERS)}")
     running.add_argument("--seeds", type=int, default=3)
     running.add_argument("--new", action="store_true", help="only what is not stored yet")
     tabling = commands.add_parser("table", help="print the stored results")
@@ -85,6 +86,9 @@ def run(arguments: argparse.Namespace) -> int:
     faults, references = 0, reference.read()
     # The option without names means all of them.
     peers = [] if arguments.peers is None else arguments.peers or PEERS
+    unknown = sorted(set(peers) - set(PEERS))
+    if unknown:
+        raise SystemExit(f"unknown peers {', '.join(unknown)}; there are {', '.join(PEERS)}")
     for tool in [*arguments.families, *peers]:
         reason = missing(tool)
         if reason is not None:
@@ -98,7 +102,9 @@ def run(arguments: argparse.Namespace) -> int:
             if arguments.new and any((row["model"], row["tool"]) == (name, tool) for row in stored):
                 continue
             rows, fault = in_own_process(name, tool, arguments.seeds)
-            faults += fault is not None
+            if fault is not None:
+                faults += 1
+                rows += [failed(name, tool, seed, fault) for seed in range(len(rows), arguments.seeds)]
             others = [
                 row for row in read(arguments.results) if (row["model"], row["tool"]) != (name, tool)
             ]
@@ -128,6 +134,14 @@ def in_own_process(name: str, tool: str, seeds: int) -> tuple[list[dict[str, Any
     return rows, fault
 
 
+def failed(name: str, tool: str, seed: int, fault: str) -> dict[str, Any]:
+    """The row of a fit that gave no answer: wrong as can be, but it said so."""
+    row = {"model": name, "tool": tool, "seed": seed, "cold": seed == 0, "status": "fault"}
+    row |= {"hint": fault, "elbo": None, "seconds": None, "verdict": DO_NOT_TRUST}
+    nothing = {"mean_error": None, "least_std_ratio": None, "most_std_ratio": None}
+    return row | nothing | {"judged_by": "exception", "corrected_error": None}
+
+
 def read(path: Path) -> list[dict[str, Any]]:
     """The stored rows."""
     return json.loads(path.read_text()) if path.exists() else []
@@ -153,8 +167,6 @@ def print_table(path: Path, names: list[str]) -> int:
 
 
 def _words(row: dict[str, Any], truth: dict[str, Any]) -> str:
-    from zoo.judging import classify
-
     off = "no truth" if row["mean_error"] is None else f"{row['mean_error']:.3g} sd"
     elbo = "no ELBO" if row["elbo"] is None else f"ELBO {row['elbo']:.2f}"
     return (

@@ -17,7 +17,7 @@ from rich.table import Table
 from quietgrad.study.read_spec import load
 from quietgrad.study.records import Record
 from quietgrad.study.runner import run_study
-from quietgrad.study.summary import Arrival, summarise, time_to_target
+from quietgrad.study.summary import Arrival, Row, summarise, time_to_target
 from quietgrad.study.timing import read_records
 
 HERE = Path(__file__).parent
@@ -39,7 +39,7 @@ def table(records: list[Record]) -> Table:
         plain = [r.seconds_to_target for r in rows if (r.task, r.family, r.label) == (*place, PLAIN)]
         best = min((time for time in plain if time is not None), default=math.nan)
         mine = row.seconds_to_target
-        own = [one for one in arrivals if _is(one, row.task, row.family, row.label, row.draws)]
+        own = [one for one in arrivals if _belongs(one, row)]
         made.add_row(
             *place,
             row.label,
@@ -52,9 +52,9 @@ def table(records: list[Record]) -> Table:
     return made
 
 
-def _is(arrival: Arrival, task: str, family: str, label: str, draws: int | None) -> bool:
-    cell = arrival.record.cell
-    return (cell.task, cell.family, cell.label, cell.draws) == (task, family, label, draws)
+def _belongs(arrival: Arrival, row: Row) -> bool:
+    names = ("group", "task", "family", "label", "draws", "method")
+    return all(getattr(arrival.record.cell, name) == getattr(row, name) for name in names)
 
 
 def _range(arrivals: list[Arrival]) -> str:

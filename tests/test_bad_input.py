@@ -47,7 +47,7 @@ def flow():
 
 
 def fit(*args, **settings):
-    return qg.fit(*(args or (target(), q())), **{"steps": 2, "key": KEY, **settings})
+    return qg.fit(*(args or (target(), q())), **{"method": "sgd", "key": KEY, **settings})
 
 
 def pathwise(**settings):
@@ -145,8 +145,8 @@ WRONG_VALUES = {
         lambda: pathwise(sampler="antithetic", draws=5),
         ["antithetic", "even", "5"],
     ),
-    "no steps": (lambda: fit(steps=0), ["steps", "at least 1", "0"]),
-    "no evaluations": (lambda: fit(evaluate_every=0), ["evaluate_every", "at least 1", "0"]),
+    "no steps": (lambda: qg.Sgd(steps=0), ["steps", "at least 1", "0"]),
+    "no evaluations": (lambda: qg.Sgd(evaluate_every=0), ["evaluate_every", "at least 1", "0"]),
     "too few repeats": (
         lambda: qg.gradient_variance(target(), q(), repeats=5, key=KEY),
         ["repeats", "at least 20", "5"],
@@ -158,7 +158,7 @@ WRONG_VALUES = {
     "degrees of freedom": (lambda: qg.StudentT(df=0.0), ["df", "positive", "0.0"]),
     # Names
     "unknown estimator": (lambda: qg.estimator("novc"), ["'novc'", "nocv", "Did you mean 'nocv'?"]),
-    "unknown estimator in fit": (lambda: fit(estimator="adam"), ["'adam'", "nocv", "stl"]),
+    "unknown estimator in a method": (lambda: qg.Sgd("adam"), ["'adam'", "nocv", "stl"]),
     "unknown setting": (
         lambda: qg.estimator("nocv", draw=10),
         ["'draw'", "'nocv'", "Did you mean 'draws'?"],
@@ -168,19 +168,33 @@ WRONG_VALUES = {
     "unknown entropy": (lambda: qg.Pathwise(entropy="open"), ["entropy", "'open'", "closed"]),
     "unknown surrogate": (lambda: qg.Pathwise(surrogate="cubic"), ["surrogate", "'cubic'"]),
     "unknown method": (lambda: fit(method="adam"), ["method", "'adam'", "sgd"]),
+    "unknown family": (lambda: fit(target(), "mean field"), ["family", "mean-field"]),
+    "family by name without a dim": (
+        lambda: fit(qg.Target(normal), "mean-field"),
+        ["does not say its dim", "dim=..."],
+    ),
+    "no seconds": (lambda: fit(seconds=0), ["seconds", "positive", "0"]),
 }
 
 WRONG_TYPES = {
     "target is a function": (lambda: fit(normal, q()), ["target", "Target", "function"]),
-    "family is a class": (lambda: fit(target(), qg.MeanField), ["q", "AbstractFamily", "MeanField"]),
-    "estimator is a number": (lambda: fit(estimator=3), ["estimator", "nocv", "int"]),
-    "estimator is a class": (lambda: fit(estimator=qg.Pathwise), ["estimator", "Pathwise"]),
+    "family is a class": (
+        lambda: fit(target(), qg.MeanField),
+        ["family", "AbstractFamily", "MeanField"],
+    ),
+    "method is a number": (lambda: fit(method=3), ["method", "sgd", "int"]),
+    "method is a class": (lambda: fit(method=qg.Auto), ["method", "instance", "Auto"]),
+    "estimator is a number": (lambda: qg.Sgd(3), ["estimator", "nocv", "int"]),
+    "estimator is a class": (lambda: qg.Sgd(qg.Pathwise), ["estimator", "Pathwise"]),
     "estimator of the variance": (
         lambda: qg.gradient_variance(target(), q(), 3, key=KEY),
         ["estimator", "nocv", "int"],
     ),
-    "optimizer is a name": (lambda: fit(optimizer="adam"), ["optimizer", "optax", "str"]),
-    "optimizer is not called": (lambda: fit(optimizer=optax.adam), ["optimizer", "optax", "function"]),
+    "optimizer is a name": (lambda: qg.Sgd(optimizer="adam"), ["optimizer", "optax", "str"]),
+    "optimizer is not called": (
+        lambda: qg.Sgd(optimizer=optax.adam),
+        ["optimizer", "optax", "function"],
+    ),
     "density is an array": (lambda: qg.Target(jnp.zeros(2)), ["log_prior", "function", "Array"]),
     "likelihood is a number": (lambda: qg.Target(normal, 3), ["log_likelihood", "function", "int"]),
     "sampler is a number": (lambda: qg.Pathwise(sampler=3), ["sampler", "antithetic", "int"]),

@@ -47,6 +47,7 @@ def fit(
         method = part(method, METHODS, AbstractMethod, "method")
         if seconds is not None and not seconds > 0:
             raise ValueError(f"seconds must be positive; got {seconds!r}")
+        seconds = None if seconds is None else float(seconds)
         problem = problem_of(target, family, batch_size, key=key)
         if problem.any_family and not method.chooses_family:
             choosing = [name for name, kind in METHODS.items() if kind().chooses_family]

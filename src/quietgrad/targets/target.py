@@ -17,6 +17,7 @@ from jaxtyping import Array, Float, Int, PyTree
 from .._checks import whole
 from .._extras import adapter
 from .._host import on_device
+from .lifted import lift
 from .named_model import AbstractNamedModel
 
 
@@ -74,7 +75,19 @@ class Target(eqx.Module):
         rows = _rows(self.data)
         self.size = rows if size is None else whole(size, "size", least=max(rows, 1))
         if self.dim is not None:
-            self.check(self.dim)
+            self._lift(self.dim)
+
+    def _lift(self, dim: int) -> None:
+        """Take functions apart so that new data need no new program, if they can be traced like that."""
+        given = self.log_prior, self.log_likelihood
+        self.log_prior = lift(self.log_prior)
+        if self.log_likelihood is not None:
+            self.log_likelihood = lift(self.log_likelihood)
+        try:
+            self.check(dim)
+        except ValueError:
+            self.log_prior, self.log_likelihood = given
+            self.check(dim)
 
     @classmethod
     def from_logdensity(

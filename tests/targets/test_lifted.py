@@ -1,0 +1,85 @@
+"""Closures made anew with other data share their programs, and mean what they meant."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+
+import quietgrad as qg
+from quietgrad.targets.lifted import Lifted, lift
+
+
+def regression(x, y, scale=2.0):
+    def residual(z):
+        return (y - x @ z) / scale
+
+    def log_density(z, *, weight=0.5):
+        return -weight * jnp.sum(residual(z) ** 2) - 0.5 * jnp.sum(z**2)
+
+    return log_density
+
+
+@pytest.fixture
+def data():
+    rng = np.random.default_rng(0)
+    return [(rng.normal(size=(20, 3)), rng.normal(size=20)) for _ in range(2)]
+
+
+def test_a_lifted_function_is_the_function(data):
+    for x, y in data:
+        plain, lifted = regression(x, y), lift(regression(x, y))
+        assert isinstance(lifted, Lifted)
+        assert len(lifted.arrays) == 2
+        z = jnp.array([0.1, -2.0, 0.5])
+        assert lifted(z) == plain(z)
+        np.testing.assert_allclose(jax.grad(lifted)(z), jax.grad(plain)(z), rtol=1e-12)
+
+
+def test_other_data_need_no_new_program_and_change_the_answer(data):
+    results = []
+    for x, y in data:
+        target = qg.Target.from_logdensity(regression(x, y), dim=3)
+        results.append(qg.fit(target, "full-rank", key=jr.key(0)))
+    assert results[0].programs > 0
+    assert results[1].programs == 0
+    for (x, y), result in zip(data, results, strict=True):
+        # A Gaussian posterior: (x'x/4 + I)^-1 x'y/4.
+        exact = np.linalg.solve(x.T @ x / 4 + np.eye(3), x.T @ y / 4)
+        np.testing.assert_allclose(result.q.loc, exact, atol=1e-6)
+
+
+def test_other_settings_are_another_function(data):
+    x, y = data[0]
+    narrow, wide = (lift(regression(x, y, scale)) for scale in (1.0, 3.0))
+    assert narrow.template != wide.template
+    assert narrow.template == lift(regression(*data[1], 1.0)).template
+
+
+def test_arrays_that_decide_about_shapes_stay_in_the_function():
+    keep = np.array([True, False, True])
+    target = qg.Target.from_logdensity(lambda z: -0.5 * jnp.sum(z[keep] ** 2) - z[1] ** 2, dim=3)
+    assert target.log_density(jnp.ones(3)) == -2.0
+
+
+def test_a_function_that_computes_with_numpy_is_left_as_it_is():
+    x = np.arange(3.0)
+    target = qg.Target.from_logdensity(lambda z: -0.5 * jnp.sum((z - float(x[1])) ** 2), dim=3)
+    assert not isinstance(target.log_prior, Lifted)
+    assert target.log_density(jnp.ones(3)) == 0.0
+
+
+def recursive(x):
+    def power(z, n):
+        return x[0] * z if n == 0 else z * power(z, n - 1)
+
+    return lambda z: -jnp.sum(power(z, 1) ** 2)
+
+
+@pytest.mark.parametrize(
+    "function", [jnp.sum, functools.partial(jnp.sum, axis=0), recursive(np.ones(1))]
+)
+def test_what_cannot_be_taken_apart_stays_whole(function):
+    assert lift(function) is function

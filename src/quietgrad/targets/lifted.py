@@ -1,4 +1,4 @@
-"""Functions whose captured arrays are arguments: a closure made anew with other data is the same program.
+"""Functions whose captured arrays are arguments: closures made anew with other data share a program.
 
 jit compares functions by identity and bakes what they capture into the program. Here a function is taken
 apart into its code, which is compared, and the arrays that it holds (in its closure and its defaults, in

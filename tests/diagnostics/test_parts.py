@@ -108,6 +108,11 @@ def test_powers_of_tails_are_measured(power, slow):
         assert tails[0].improper == (power < 1)
 
 
+def test_a_density_that_is_flat_because_numbers_end_is_no_tail():
+    points = points_of(lambda z: jnp.maximum(-0.5 * jnp.sum(z**2), -1e4), 2)
+    assert slow_tails(points, unit(2)) == []
+
+
 def test_a_direction_without_end_is_seen_though_no_coordinate_is():
     metric = Metric(np.zeros(2), np.linalg.cholesky([[1.0, -0.999], [-0.999, 1.0]]))
     tails = slow_tails(points_of(lambda z: -0.5 * (z[0] + z[1]) ** 2, 2), metric)

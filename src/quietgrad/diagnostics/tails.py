@@ -19,6 +19,8 @@ FAR = (1e3, 1e5)
 MOST_COORDINATES, WIDEST = 48, 4
 # Slopes above these, with a margin for what is not yet asymptotic.
 IMPROPER, NO_VARIANCE = -1.05, -3.1
+# Nats by which q's mean may lie higher than a tail that begins at one posterior sd.
+SLACK = 20.0
 
 
 class Tail(NamedTuple):
@@ -54,6 +56,10 @@ def slow_tails(points: Points, metric: Metric) -> list[Tail]:
     with np.errstate(all="ignore"):
         near, far = np.split(points(z)[0], 2)
         slopes = (far - near) / math.log(FAR[1] / FAR[0])
+        # A tail this slow has not fallen far at its first point. A density that has is about zero there,
+        # and flat because numbers end, not because mass goes on.
+        fallen = points(center[None, :])[0] - near
+        slopes[~(fallen < -NO_VARIANCE * math.log(FAR[0] * spans) + SLACK)] = -math.inf
     found = [
         Tail(side / std, float(slope))
         for side, slope in zip(sides, slopes, strict=True)

@@ -28,6 +28,8 @@ REPEATS = 4_000
 # Steps of Adam at 0.02 that decay to zero: near the optimum of the mean-field family.
 STEPS = 20_000
 KEY = jr.key(2)
+# There a few draws make up the variance: 4,000 and 20,000 gradients gave ratios of 0.5 and 0.9.
+HEAVY_TAILS = {("frisk", "at the start")}
 
 
 def coefficients(draws: int) -> dict[str, AbstractEstimator]:
@@ -86,7 +88,10 @@ def main() -> None:
         adam = optax.adam(optax.cosine_decay_schedule(0.02, STEPS))
         way = qg.Sgd("stl", adam, STEPS)
         near = qg.fit(loaded.train, start, method=way, progress=False, key=jr.key(3)).q
-        for where, q in (("at the start", start), ("near the optimum", near)):
+        places = {"at the start": start, "near the optimum": near}
+        for where, q in places.items():
+            if (task, where) in HEAVY_TAILS:
+                continue
             found = measure(task, q, where, arguments.repeats)
             rows += found
             for row in found:

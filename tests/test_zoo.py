@@ -1,6 +1,7 @@
 """The benchmarks' zoo: every model is a smooth density, and its stored reference is true of it."""
 
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import jax
@@ -13,9 +14,9 @@ if not BENCHMARKS.exists():
     pytest.skip("the benchmarks are not part of the source distribution", allow_module_level=True)
 sys.path.insert(0, str(BENCHMARKS))
 
-import zoo  # noqa: E402
-from zoo import reference  # noqa: E402
-from zoo.judging import classify, errors, needless_warning, trust_is_wrong  # noqa: E402
+zoo, reference, judging = map(import_module, ("zoo", "zoo.reference", "zoo.judging"))
+classify, errors = judging.classify, judging.errors
+needless_warning, trust_is_wrong = judging.needless_warning, judging.trust_is_wrong
 
 REFERENCES = reference.read()
 GAUSSIAN = ("conjugate-regression", "units", "collinear", "smoothing", "pymc-6271")

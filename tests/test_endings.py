@@ -64,7 +64,7 @@ BROKEN = {
         "coordinate level[",
     ),
     "a spike": (
-        of(lambda z: -2 * jnp.log(jnp.abs(z[0]) + 1e-30) - 0.5 * z[1] ** 2, dim=2),
+        of(lambda z: -2 * jnp.log(jnp.abs(z[0]) + 1e-300) - 0.5 * z[1] ** 2, dim=2),
         "collapsed",
         "spike along coordinate 0",
     ),
@@ -180,9 +180,9 @@ def slow():
     }
     seconds = {}
     for name, method in methods.items():
-        qg.fit(target, "full-rank", method=method, seconds=20.0, key=jr.key(0))
+        qg.fit(target, "full-rank", method=method, seconds=6.0, key=jr.key(0))
         began = time.perf_counter()
-        qg.fit(target, "full-rank", method=method, seconds=2.0, key=jr.key(0))
+        qg.fit(target, "full-rank", method=method, seconds=1.0, key=jr.key(0))
         seconds[name] = time.perf_counter() - began
     return target, methods, seconds
 

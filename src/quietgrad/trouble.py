@@ -25,7 +25,7 @@ LOOKED_AT = 8
 # The search for a spike: points of a round in its widths, rounds, and the nats that the last two must
 # gain. A density that grows like 1/|z|^2 gains 4.6 each time the distance shrinks by ten.
 GRID, ROUNDS, SPIKE = tuple(np.linspace(-3, 3, 13)), 12, 2.0
-# A round in which no coordinate gains this many nats ends the search.
+# Two rounds in which no coordinate gains this many nats end the search.
 FLAT = 0.01
 SHOWN = 3
 
@@ -132,7 +132,8 @@ def _spike(
             highest[number].append(row[best] if inside else math.nan)
             places[number] += widths[number] * GRID[best]
             widths[number] /= 10
-        if len(highest[0]) > 1 and all(not h[-1] - h[-2] > FLAT for h in highest):
+        # One round may gain nothing because its best point stays the middle of the grid.
+        if len(highest[0]) > 2 and all(not h[-1] - h[-3] > FLAT for h in highest):
             return None
     for index, heights in zip(coordinates, highest, strict=True):
         if heights[-1] - heights[-3] > SPIKE:

@@ -18,7 +18,9 @@ from quietgrad.adapters.flowjax import AutoregressiveFlow, CouplingFlow, Flowjax
 CHECKED = {"flowjax-coupling": (CouplingFlow, 2), "flowjax-autoregressive": (AutoregressiveFlow, 2)}
 
 
-@pytest.mark.parametrize("name", CHECKED)
+@pytest.mark.parametrize(
+    "name", ["flowjax-coupling", pytest.param("flowjax-autoregressive", marks=pytest.mark.slow)]
+)
 def test_it_keeps_the_promises_of_a_family(name, monkeypatch):
     cls, largest = CHECKED[name]
     monkeypatch.setitem(families.REGISTRY, name, cls)
@@ -30,6 +32,7 @@ def banana(z):
     return -0.125 * z[0] ** 2 - 2.0 * (z[1] - 0.5 * z[0] ** 2) ** 2
 
 
+@pytest.mark.slow
 def test_a_spline_flow_beats_full_rank_on_a_banana(key):
     """Both by auto, which starts the flow from a mean-field solution, and judged by fresh draws."""
     target = qg.Target.from_logdensity(banana, 2)
@@ -50,6 +53,7 @@ def test_it_starts_from_a_mean_field_solution(cls, key):
     np.testing.assert_allclose(found, expected, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_spline_scores_are_derivatives(key):
     """At its start, where splines are tame enough to be undone to nine digits."""
     q = SplineFlow.init(3, key=key)
@@ -78,6 +82,7 @@ def test_what_does_not_fit_is_refused(key):
         FlowjaxFlow.of(3)
 
 
+@pytest.mark.slow
 def test_quiet_steps_climb_and_a_second_flow_is_not_compiled_again(key):
     target = qg.Target.from_logdensity(lambda z: -z @ z, 2)
     fits = [

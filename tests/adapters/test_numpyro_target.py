@@ -113,6 +113,7 @@ def test_new_data_of_the_same_shape_need_no_compilation(key):
     assert gap > 80
 
 
+@pytest.mark.slow
 def test_minibatch_fits_agree_with_the_full_data(key):
     x = np.random.default_rng(0).normal(size=(200, 3))
     y = (x @ [1.0, -1.0, 0.0] + np.random.default_rng(1).logistic(size=200) > 0).astype(float)

@@ -209,11 +209,12 @@ def test_fit_on_minibatches_finds_the_posterior(settings, key):
     result = qg.fit(
         target,
         qg.MeanField.init(3, key=key),
-        estimator=estimator("joint", draws=2, **settings),
-        optimizer=optax.adam(optax.cosine_decay_schedule(0.1, 1500)),
-        steps=1500,
+        method=qg.Sgd(
+            estimator("joint", draws=2, **settings),
+            optax.adam(optax.cosine_decay_schedule(0.1, 1500)),
+            steps=1500,
+        ),
         batch_size=BATCH,
-        evaluation_draws=20,
         key=key,
     )
     std = np.diag(precision) ** -0.5

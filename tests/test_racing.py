@@ -20,6 +20,11 @@ broken = qg.Target.from_logdensity(lambda z: jnp.log(-jnp.abs(z[0])) - jnp.sum(z
 number = 3
 
 
+def known(value):
+    assert value is not None
+    return value
+
+
 def misshapen():
     return qg.Target.from_logdensity(lambda z: z**2, dim=3)
 """
@@ -39,7 +44,7 @@ def test_names_a_winner_and_says_why():
     assert "even number" in result.left_out["odd"]
     assert result.winner in result.recommendation()
     lanes = {lane.name: lane for lane in result.lanes}
-    assert lanes["quiet"].variance < lanes["plain"].variance
+    assert known(lanes["quiet"].variance) < known(lanes["plain"].variance)
     assert lanes["quiet"].estimator == "Quiet"
     assert all(lane.clock["optimise"] > 0 for lane in result.lanes)
 
@@ -52,7 +57,7 @@ def test_methods_race_under_the_same_judge_and_the_same_limit():
     # Everyone starts at the family's own start or a mean-field one; nobody gets quiet's numbers.
     assert lanes["saa"].microseconds is None
     assert lanes["auto"].noise_cost is None
-    assert lanes["sgd"].noise_cost > 0
+    assert known(lanes["sgd"].noise_cost) > 0
     slack = 0.5
     assert all(lane.seconds[-1] < 0.2 + slack for lane in result.lanes)
     with pytest.raises(ValueError, match=r"unknown entrant 'autoo'.*auto"):

@@ -5,7 +5,7 @@ shift and scale. In these coordinates the posterior has unit scales and no corre
 are, so that the same step sizes suit every posterior.
 """
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -65,18 +65,21 @@ class WhitenedRealNVP(AbstractFlow):
     ) -> "WhitenedRealNVP":
         """Couplings as in `RealNVP.init`, and a unit Gaussian."""
         layers = couplings_of(dim, couplings, widths, key=key)
-        unit = FullRank(jnp.zeros(dim), pack_triangle(jnp.zeros((dim, dim))), base)
-        return cls((*layers, ShiftScale.identity(dim), Whitening(unit)), dim, base)
+        unit = _unit(dim, base)
+        layers = (*layers, ShiftScale.identity(dim), Whitening(unit))
+        return cls(layers=layers, size=dim, base=base)
 
     def _start_from(self, other: AbstractFamily, *, key: Key[Array, ""]) -> "WhitenedRealNVP":
         """Couplings that move nothing, seen through the Gaussian."""
         still = [layer.identity() for layer in self.layers if isinstance(layer, Coupling)]
-        unit = FullRank(
-            jnp.zeros(self.size, other.dtype),
-            pack_triangle(jnp.zeros((self.size, self.size), other.dtype)),
-            self.base,
-        )
-        gaussian = unit.start_from(other, key=key)
+        gaussian = _unit(self.size, self.base, other.dtype).start_from(other, key=key)
         assert isinstance(gaussian, FullRank)
         shift = ShiftScale.identity(self.size, other.dtype)
-        return WhitenedRealNVP((*still, shift, Whitening(gaussian)), self.size, self.base)
+        layers = (*still, shift, Whitening(gaussian))
+        return WhitenedRealNVP(layers=layers, size=self.size, base=self.base)
+
+
+def _unit(dim: int, base: AbstractBase, dtype: Any = None) -> FullRank:
+    """Unit scales around zero."""
+    packed = pack_triangle(jnp.zeros((dim, dim), dtype))
+    return FullRank(loc=jnp.zeros(dim, dtype), packed=packed, base=base)

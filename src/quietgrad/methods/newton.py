@@ -138,6 +138,7 @@ def _averages(
     pairs = max(LEAST_DRAWS, min(MOST_DRAWS, PRODUCTS // q.dim)) // 2
     some = spread_pairs(q.base, pairs, q.base_dim, rng)
     many = spread_pairs(q.base, more_draws * GRADIENT_PAIRS, q.base_dim, rng)
+    gradient = hessian = np.full(q.dim, np.nan)
     for pull in range(PULLS + 1):
         _, hessian = points.curvature(q.host_transport(PULLED**pull * some), basis)
         values, slopes = points(q.host_transport(PULLED**pull * many))

@@ -38,8 +38,8 @@ def out_of(
     basis: Float[np.ndarray, "dim dim"], curvature: Float[np.ndarray, "dim dim"]
 ) -> Float[np.ndarray, "dim dim"]:
     """B^-T W B^-1, for a triangular basis: the precision in the target's own coordinates."""
-    left = scipy.linalg.solve_triangular(basis, curvature, lower=True, trans="T")
-    whole = scipy.linalg.solve_triangular(basis, left.T, lower=True, trans="T")
+    left = scipy.linalg.solve_triangular(basis, curvature, lower=True, trans=1)
+    whole = scipy.linalg.solve_triangular(basis, left.T, lower=True, trans=1)
     return 0.5 * (whole + whole.T)
 
 
@@ -49,5 +49,5 @@ def root_of(
     """The lower triangular root of B W^-1 B', the covariance that goes with the curvature."""
     upper = np.linalg.cholesky(curvature)
     turned = scipy.linalg.solve_triangular(upper, basis.T, lower=True)
-    root = np.linalg.qr(turned, mode="r").T
+    root = np.linalg.qr(turned)[1].T
     return root * np.sign(np.diagonal(root))

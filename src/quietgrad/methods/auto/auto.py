@@ -6,6 +6,8 @@ curvature. What is left is annealed away by stochastic steps. The fit ends when 
 nor a Newton step promises to gain much. A family that cannot hold a mean-field solution explores first.
 """
 
+import math
+
 import equinox as eqx
 import numpy as np
 
@@ -225,6 +227,7 @@ class Auto(AbstractMethod):
         self, points: Points, best: Curved, recorder: Recorder, rng: np.random.Generator
     ) -> tuple[Curved, ExpectedGain]:
         """More Newton steps with more draws as long as they promise something, and what is left."""
+        left = ExpectedGain(math.inf, 0.0)
         for more_draws in MORE_DRAWS:
             found = newton(
                 points, best, recorder, rng, gain=None, most_steps=MORE_STEPS, more_draws=more_draws
@@ -246,7 +249,7 @@ class Auto(AbstractMethod):
         points: Points | None = None,
     ) -> Ending:
         """Annealed rounds until neither they nor a Newton step promise much."""
-        at = run.begin(answer, "anneal")
+        at, end, left = run.begin(answer, "anneal"), "out of steps", None
         for _ in range(SECOND_THOUGHTS):
             at, end = anneal(run, at, rates, length, self.steps, gain=self.gain)
             left = self._left(run, at.answer.q, points) if end == "rested" else None
@@ -265,8 +268,9 @@ class Auto(AbstractMethod):
 
     def _left(self, run: Runner, q: AbstractFamily, points: Points | None) -> ExpectedGain | None:
         """What a Newton step would still gain, where that can be known: Gaussians on all rows."""
-        whole = run.problem.batch_size is None and points is not None
-        if not whole or not isinstance(q, FitsQuadratic) or q.dim > MOST_DIM:
+        if points is None or run.problem.batch_size is not None:
+            return None
+        if not isinstance(q, FitsQuadratic) or q.dim > MOST_DIM:
             return None
         with run.recorder.clock.phase(OPTIMISE):
             return expected_gain(points, q, run.recorder.rng("left"))

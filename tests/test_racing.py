@@ -20,14 +20,14 @@ broken = qg.Target.from_logdensity(lambda z: jnp.log(-jnp.abs(z[0])) - jnp.sum(z
 number = 3
 
 
-def known(value):
-    assert value is not None
-    return value
-
-
 def misshapen():
     return qg.Target.from_logdensity(lambda z: z**2, dim=3)
 """
+
+
+def known(value):
+    assert value is not None
+    return value
 
 
 def command(folder, *arguments):

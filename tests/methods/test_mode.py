@@ -18,7 +18,7 @@ def found_mode(fn, dim, center=0.0):
     start = qg.MeanField(jnp.full(dim, center), jnp.zeros(dim))
     recorder = Recorder(Problem(target, start), key=jr.key(0))
     points = Points(target, start.dtype)
-    return find_mode(points, start, recorder, np.random.default_rng(0)), start, recorder
+    return find_mode(points, np.full(dim, center), recorder, np.random.default_rng(0)), start, recorder
 
 
 def some(found):

@@ -6,7 +6,7 @@ couplings, and one for each coordinate for masked autoregressive flows, whose in
 """
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import equinox as eqx
 import jax
@@ -99,7 +99,7 @@ class _StartsFromMeanField(AbstractFlow):
     def _start_from(self, other: AbstractFamily, *, key: Key[Array, ""]) -> "AbstractFlow":
         """Silent networks, then the mean-field member's shift and scale."""
         del key
-        assert isinstance(other, MeanField)
+        other = cast("MeanField", other)
         still = _quieter(self.layers[0], 0.0)
         return eqx.tree_at(lambda q: q.layers, self, (still, ShiftScale(other.loc, other.log_std)))
 

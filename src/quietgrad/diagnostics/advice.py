@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from ..families import AbstractFamily, FullRank, HasMoments
+from ..families import AbstractFamily, FitsQuadratic, HasMoments
 from .diagnosis import Ending, Verdict
 from .evidence import Evidence
 from .tolerance import off
@@ -48,7 +48,7 @@ def advise(
         if wrong_scales:
             advice.append("result.linear_response() gives better scales for the fit as it is")
     elif isinstance(q, HasMoments):
-        richer = "" if isinstance(q, FullRank) else "'full-rank' or "
+        richer = "" if isinstance(q, FitsQuadratic) and q.any_covariance else "'full-rank' or "
         advice.append(f"try a richer family: {richer}a flow such as 'real-nvp-affine'")
     if verdict is Verdict.DO_NOT_TRUST:
         advice.append(NUTS)

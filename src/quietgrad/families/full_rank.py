@@ -23,6 +23,9 @@ from .fits_quadratic import FitsQuadratic
 from .low_rank import LowRank
 from .mean_field import MeanField
 
+# Eigenvalues of a scaled precision are at least this share of the largest.
+SINGULAR = 1e-15
+
 
 class FullRank(FitsQuadratic, HasEntropy, Invertible):
     """Location `loc` and scale C = strict lower triangle + exp(diagonal), packed in `packed`."""
@@ -141,8 +144,11 @@ class FullRank(FitsQuadratic, HasEntropy, Invertible):
         """The quadratic's own mean and covariance."""
         # Scaled to a unit diagonal first: coordinates may differ by many powers of ten.
         scale = np.sqrt(np.diagonal(precision))
-        inverse = np.linalg.inv(precision / np.outer(scale, scale))
-        root = np.linalg.cholesky(0.5 * (inverse + inverse.T)) / scale[:, None]
+        values, vectors = np.linalg.eigh(precision / np.outer(scale, scale))
+        # A precision that is singular to rounding still has a member close to it.
+        values = np.maximum(values, SINGULAR * values[-1])
+        root = np.linalg.qr((vectors / np.sqrt(values)).T)[1].T
+        root = root * np.sign(np.diagonal(root)) / scale[:, None]
         return self._with(mean, root / np.sqrt(self.base.variance))
 
     def host_transport(self, e: Float[np.ndarray, "draws base"]) -> Float[np.ndarray, "draws dim"]:

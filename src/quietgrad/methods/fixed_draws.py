@@ -53,10 +53,12 @@ def climb(
     *,
     step: int = 0,
     rival: Answer | None = None,
+    give_up: bool = True,
 ) -> Climbed:
     """Climb from `start` at the draws `e`. Everything the judge sees is told to the recorder.
 
-    A climb that has a `rival` gives up when it would not catch up with it at its present pace.
+    A climb that has a `rival` gives up when it would not catch up with it at its present pace, unless
+    `give_up` is off.
     """
     x = np.concatenate([np.asarray(start.loc, float), np.asarray(start.log_std, float)])
     memory = max(5, min(MEMORY, MEMORY_NUMBERS // (4 * start.dim)))
@@ -82,7 +84,7 @@ def climb(
         if gain > 0 or not how.judged_by_fresh:
             best = Climbed(q, terms, step + done, rested=False)
         recorder.tell_better(Answer(best.q, step + done, best.terms), rival, step + done)
-        if rival is not None and done >= LEAST_PIECES * PIECE:
+        if rival is not None and give_up and done >= LEAST_PIECES * PIECE:
             behind, _ = paired(rival.terms, best.terms)
             if behind > CATCHING_UP * max(gain, how.gain):
                 break

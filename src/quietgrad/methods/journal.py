@@ -27,8 +27,9 @@ class Decision:
 
 
 _WORDS = {
-    "climb": "L-BFGS at fixed draws from {start} led to an ELBO of {elbo:.2f} on fresh draws ({others})",
-    "mode": "the mode of the log density with its curvature has an ELBO of {elbo:.2f}: another start",
+    "climb": "L-BFGS at fixed draws from {start} led to an ELBO of {elbo:.2f} on fresh draws{others}",
+    "mode": "the mode with its curvature has an ELBO of {elbo:.2f}; Newton steps from there led to "
+    "{later:.2f}",
     "embed": "the {simpler} solution, ELBO {elbo:.2f}, becomes the start of {family}",
     "enough": "{family} is about {gap:.2f} nats below the log evidence, so no richer family is worth it",
     "up": "{richer} gained {gained:.2f} ± {error:.2f} nats over {family} and takes its place",

@@ -12,13 +12,13 @@ from jaxtyping import Float
 
 from .._lbfgs import minimise_together
 from ..clock import OPTIMISE
-from ..families import MeanField
 from ..points import Points
 from ..recorder import Recorder
 from .positive import newton_step, out_of, positive, root_of
 
 # Searches, their iterations, and how far their starts are spread around the given one.
-SEARCHES, ITERATIONS, SPREAD = 8, 60, 1.0
+SEARCHES, ITERATIONS, SPREAD = 6, 25, 1.0
+MEMORY = 10
 NEWTON_STEPS = 30
 # Lengths of a Newton step that are tried, all in one call.
 LENGTHS = 2.0 ** np.arange(1.0, -15.0, -0.5)
@@ -34,12 +34,15 @@ class Mode(NamedTuple):
 
 
 def find_mode(
-    points: Points, start: MeanField, recorder: Recorder, rng: np.random.Generator
+    points: Points,
+    center: Float[np.ndarray, " dim"],
+    recorder: Recorder,
+    rng: np.random.Generator,
 ) -> Mode | None:
-    """The highest mode found around the start; None if the density or its curvature is not finite."""
-    center = np.asarray(start.loc, float)
-    spread = SPREAD * rng.uniform(-1, 1, (SEARCHES - 1, start.dim))
-    starts = center + np.concatenate([np.zeros((1, start.dim)), spread])
+    """The highest mode found around the center; None if the density or its curvature is not finite."""
+    dim = len(center)
+    spread = SPREAD * rng.uniform(-1, 1, (SEARCHES - 1, dim))
+    starts = center + np.concatenate([np.zeros((1, dim)), spread])
 
     def loss(z: Float[np.ndarray, "k dim"]) -> tuple[np.ndarray, np.ndarray]:
         recorder.check()
@@ -47,7 +50,7 @@ def find_mode(
         return -value, -slope
 
     with recorder.clock.phase(OPTIMISE), np.errstate(all="ignore"):
-        found = minimise_together(loss, starts, iterations=ITERATIONS)
+        found = minimise_together(loss, starts, iterations=ITERATIONS, memory=MEMORY)
         best = min(found, key=lambda at: at.value if np.isfinite(at.value) else np.inf)
         if not np.isfinite(best.value):
             return None

@@ -24,7 +24,7 @@ from .positive import newton_step, out_of, positive
 # A dense Hessian, and as many of its products as there are dimensions, are for these at most.
 MOST_DIM = 1000
 # Hessian products of an iteration, and the draws that they are spent on.
-PRODUCTS, LEAST_DRAWS, MOST_DRAWS = 16_000, 8, 32
+PRODUCTS, LEAST_DRAWS, MOST_DRAWS = 2000, 8, 32
 GRADIENT_PAIRS = 32
 FULL_STEPS, MOST_STEPS = 2, 24
 # Early steps whose curvature had to be made positive stay full ones: it is not worth averaging.

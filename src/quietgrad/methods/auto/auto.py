@@ -15,7 +15,7 @@ from ..._checks import whole
 from ...clock import OPTIMISE
 from ...diagnostics.expected_gain import ExpectedGain, expected_gain
 from ...estimators import AbstractEstimator, resolve
-from ...families import AbstractFamily, FitsQuadratic, MeanField
+from ...families import AbstractFamily, FitsQuadratic, HasMoments, MeanField
 from ...judging import paired
 from ...points import Points
 from ...recorder import Answer
@@ -23,7 +23,7 @@ from ...results import Status
 from ...targets import Target
 from ..fixed_draws import Climb
 from ..method import AbstractMethod, Ending, Problem, Recorder, started_from
-from ..mode import Mode
+from ..mode import find_mode
 from ..newton import MOST_DIM, Curved, newton, suits
 from .anneal import anneal
 from .explore import explore
@@ -34,7 +34,7 @@ from .starts import around_mode, compete
 # Minibatch fits climb on this many rows.
 CLIMB_ROWS = 256
 # Mean-field fits of at most this many coordinates take Newton steps; larger ones only anneal.
-CURVED_MEAN_FIELD = 128
+CURVED_MEAN_FIELD = 64
 # At the end of Newton steps come some more that average over so many times the draws.
 MORE_DRAWS, MORE_STEPS = (4, 16), 10
 # A family whose estimated distance from the posterior is below this share of the gain is not left. The
@@ -42,6 +42,9 @@ MORE_DRAWS, MORE_STEPS = (4, 16), 10
 CLOSE = 0.1
 # Nats that a round must gain in the mean-field family when its solution is only a start.
 COARSE = 5.0
+# Where Newton steps from the mode rest and q is that close to the posterior, by its own draws, in nats,
+# no other start is tried.
+CONCLUSIVE = 1.0
 # How often annealing goes on when a Newton step promises more than the last round gained.
 SECOND_THOUGHTS = 3
 WALL = (
@@ -92,27 +95,36 @@ class Auto(AbstractMethod):
             return self._anneal(run, at.answer, (rate, rate), max(self.anneal_steps, at.step // 2))
         points = self._points(problem, q, recorder)
         rungs = ladder(problem, points, recorder) if problem.any_family else []
-        curved = self._curves(points, problem, rungs[0] if rungs else q)
-        answer, mode = self._mean_field(run, points, first, curved=curved)
         if rungs:
-            reached = self._up(run, points, answer, mode, rungs)
-            if reached is not None:
-                return reached
-        return self._within(run, points, answer, mode, q)
+            answer = self._mean_field(run, points, first)
+            reached = self._up(run, points, answer, rungs)
+            return self._within(run, points, answer, q) if reached is None else reached
+        ahead = self._from_mode(run, points, first, q)
+        if ahead is not None and ahead.rested and ahead.terms.gap < CONCLUSIVE:
+            answer, arrived = self._curved(run, points, ahead)
+            return arrived or self._anneal(
+                run, answer, self._rates(q, near=True), self.anneal_steps, points
+            )
+        answer = self._mean_field(run, points, first, ahead)
+        return self._within(run, points, answer, q, ahead)
 
     def _within(
-        self, run: Runner, points: Points, answer: Answer, mode: Mode | None, q: AbstractFamily
+        self,
+        run: Runner,
+        points: Points,
+        answer: Answer,
+        q: AbstractFamily,
+        ahead: Curved | None = None,
     ) -> Ending:
-        """The best member of q's family, from the solution of a simpler one."""
-        starts, richer = [], type(answer.q) is not type(q)
+        """The best member of q's family, from the solution of a simpler one and from the mode."""
         curved = self._curves(points, run.problem, q)
-        if richer:
+        if curved and ahead is None:
+            ahead = self._from_mode(run, points, answer.q, q)
+        if type(answer.q) is not type(q):
             answer = self._richer(run, answer, q)
         if curved:
-            starts.append(Curved(answer.q, answer.terms, answer.step))
-            if richer and mode is not None:
-                starts.append(self._around_mode(run, q, mode, answer.step))
-            answer, arrived = self._curved(run, points, [s for s in starts if s is not None])
+            start = Curved(answer.q, answer.terms, answer.step)
+            answer, arrived = self._curved(run, points, ahead, start)
             if arrived:
                 return arrived
         return self._anneal(run, answer, self._rates(answer.q, near=curved), self.anneal_steps, points)
@@ -122,7 +134,6 @@ class Auto(AbstractMethod):
         run: Runner,
         points: Points,
         answer: Answer,
-        mode: Mode | None,
         rungs: list[AbstractFamily],
     ) -> Ending | None:
         """Richer families, each from the answer before, as long as they gain; None to stay."""
@@ -133,7 +144,7 @@ class Auto(AbstractMethod):
                 numbers = {"family": name, "gap": gap}
                 run.note("enough", answer.step, run.first(answer.q), float("nan"), **numbers)
                 break
-            reached = self._within(run, points, answer, mode, q)
+            reached = self._within(run, points, answer, q)
             found = recorder.best
             gained, error = paired(found.terms, answer.terms)
             pays = gained > 2 * error and type(found.q) is type(q)
@@ -159,22 +170,22 @@ class Auto(AbstractMethod):
         return points
 
     def _mean_field(
-        self, run: Runner, points: Points, start: MeanField, *, curved: bool
-    ) -> tuple[Answer, Mode | None]:
-        """The mean-field solution, with minibatches and a richer family only roughly; and the mode."""
+        self, run: Runner, points: Points, start: MeanField, ahead: Curved | None = None
+    ) -> Answer:
+        """The mean-field solution; with minibatches and a richer family only roughly."""
         if not self.fixed_draws:
             at = run.begin(run.recorder.look(start, 0), "mean-field")
-            return explore(run, at, start.advice.explore_rate, self.steps)[0].answer, None
-        found = compete(points, start, run.recorder, Climb(gain=self.gain), curved=curved)
-        others = "; ".join(f"{name} led to {elbo:.2f}" for name, elbo in found.others.items())
+            return explore(run, at, start.advice.explore_rate, self.steps)[0].answer
+        found = compete(points, start, run.recorder, Climb(gain=self.gain), ahead=ahead)
+        others = "".join(f"; {name} led to {elbo:.2f}" for name, elbo in found.others.items())
         numbers = {"elbo": found.answer.terms.elbo, "start": found.name, "others": others}
         run.note("climb", found.steps, run.first(start), float("nan"), **numbers)
         if run.problem.batch_size is None or start is run.problem.q:
-            return found.answer, found.mode
+            return found.answer
         # Some rows led here; on with all of them while steps are cheap.
         at, rates = run.begin(found.answer, "coarse"), self._rates(start, near=False)
         at, _ = anneal(run, at, rates, self.anneal_steps, self.steps, gain=COARSE, least_rounds=1)
-        return at.answer, None
+        return at.answer
 
     def _richer(self, run: Runner, answer: Answer, q: AbstractFamily) -> Answer:
         """The solution of a simpler family as the start of one that contains it."""
@@ -186,14 +197,28 @@ class Auto(AbstractMethod):
         run.note("embed", answer.step, run.first(inside), float("nan"), **numbers)
         return Answer(inside, answer.step, terms)
 
-    def _around_mode(self, run: Runner, q: AbstractFamily, mode: Mode, step: int) -> Curved | None:
-        """The mode with its curvature as a start in q's family."""
+    def _from_mode(
+        self, run: Runner, points: Points, around: AbstractFamily, q: AbstractFamily
+    ) -> Curved | None:
+        """Newton steps from the mode with its curvature, in q's family, where they are worth it."""
+        recorder = run.recorder
+        if not self._curves(points, run.problem, q):
+            return None
         assert isinstance(q, FitsQuadratic)
-        start = around_mode(q, mode, run.recorder)
+        assert isinstance(around, HasMoments)
+        mode = find_mode(points, np.asarray(around.mean(), float), recorder, recorder.rng("mode"))
+        start = None if mode is None else around_mode(q, mode, recorder)
         if start is None:
             return None
-        run.note("mode", step, run.first(start.q), float("nan"), elbo=start.terms.elbo)
-        return start._replace(steps=step)
+        if recorder.start is None:
+            # What an ending is held against: the family's own start, not the mode.
+            recorder.look(run.problem.q, 0)
+        recorder.tell_better(Answer(start.q, 0, start.terms), None, recorder.steps)
+        start = start._replace(steps=recorder.steps)
+        found = newton(points, start, recorder, recorder.rng("newton from the mode"))
+        numbers = {"elbo": start.terms.elbo, "later": found.terms.elbo}
+        run.note("mode", found.steps, run.first(found.q), float("nan"), **numbers)
+        return found
 
     def _curves(self, points: Points, problem: Problem, q: AbstractFamily) -> bool:
         """Whether Newton steps are worth it."""
@@ -204,16 +229,18 @@ class Auto(AbstractMethod):
         assert isinstance(q, FitsQuadratic)
         return q.correlated or q.dim <= CURVED_MEAN_FIELD
 
-    def _curved(self, run: Runner, points: Points, starts: list[Curved]) -> tuple[Answer, Ending | None]:
-        """Newton steps from every start, and the ending if what they led to can hardly be improved."""
-        recorder, rng, begun = run.recorder, run.recorder.rng("newton"), starts[0].steps
-        starts = sorted(starts, key=lambda s: s.terms.elbo, reverse=True)
-        best = newton(points, starts[0], recorder, rng)
-        for start in starts[1:]:
-            rival = Answer(best.q, best.steps, best.terms)
-            found = newton(points, start._replace(steps=best.steps), recorder, rng, rival=rival)
-            better = found if paired(found.terms, best.terms)[0] > 0 else best
-            best = better._replace(steps=found.steps)
+    def _curved(
+        self, run: Runner, points: Points, ahead: Curved | None, start: Curved | None = None
+    ) -> tuple[Answer, Ending | None]:
+        """Newton steps from a start, beside those from the mode; the ending if they lead to the top."""
+        recorder, rng = run.recorder, run.recorder.rng("newton")
+        begun, best = recorder.steps, ahead
+        if start is not None:
+            rival = None if ahead is None else Answer(ahead.q, ahead.steps, ahead.terms)
+            found = newton(points, start._replace(steps=begun), recorder, rng, rival=rival)
+            behind = ahead is not None and paired(found.terms, ahead.terms)[0] <= 0
+            best = found if ahead is None or not behind else ahead._replace(steps=found.steps)
+        assert best is not None
         best, left = self._refined(points, best, recorder, rng)
         answer = Answer(best.q, best.steps, best.terms)
         numbers = {"elbo": best.terms.elbo, "iterations": best.steps - begun}

@@ -1,10 +1,10 @@
 """Where an automatic fit starts: several cheap starts compete, and the judge's draws decide.
 
-In the mean-field family: the climb at fixed draws from the family's own start, and a second one from the
-mode with its curvature, or from a small scale where that is not to be had. A narrow start finds the mode
-first and then widens: right where a density explodes far out. Families with correlations also start at
-the mode itself, with all of its curvature. The mode misleads where scales are hierarchical, the climb
-where coordinates are nearly dependent; so both run.
+Where Hessians can be had, Newton steps begin at the mode with its curvature. In any case the mean-field
+ELBO is climbed at fixed draws from the family's own start, and from a narrow one where that went badly:
+a narrow start finds the mode first and then widens, which is right where a density explodes far out. The
+mode misleads where scales are hierarchical, the climb where coordinates are nearly dependent; so both
+run.
 """
 
 import math
@@ -19,10 +19,13 @@ from ...points import Points
 from ...recorder import Answer, Recorder
 from ..finite_start import NARROW, finite_start
 from ..fixed_draws import Climb, Climbed, climb
-from ..mode import Mode, find_mode
+from ..mode import Mode
 from ..newton import Curved
 
 DRAWS = 32
+OWN = "the family's own start"
+# A climb that ends with a larger error of its ELBO has draws where the density explodes.
+SURE = 10.0
 # How often a start around the mode is narrowed, each time by half, until its ELBO is finite.
 NARROWINGS = 6
 
@@ -34,30 +37,33 @@ class Found(NamedTuple):
     name: str
     others: dict[str, float]
     steps: int
-    mode: Mode | None
 
 
-def compete(points: Points, start: MeanField, recorder: Recorder, how: Climb, *, curved: bool) -> Found:
-    """Climb from every start and keep the best by the judge's draws; `curved` allows for Hessians."""
+def compete(
+    points: Points, start: MeanField, recorder: Recorder, how: Climb, *, ahead: Curved | None = None
+) -> Found:
+    """Climb from the start, and from a narrow one where that went badly, and keep the better one.
+
+    `ahead` is where Newton steps from the mode led: a rival, if it is of the same family.
+    """
     rng = recorder.rng("starts")
     start = finite_start(points, start, rng, recorder)
     e = spread_pairs(start.base, DRAWS // 2, start.dim, rng)
+    if ahead is not None:
+        rival, alike = Answer(ahead.q, ahead.steps, ahead.terms), type(ahead.q) is type(start)
+        first = climb(points, start, e, how, recorder, step=ahead.steps, rival=rival, give_up=alike)
+        others = {"Newton steps from the mode": ahead.terms.elbo}
+        return Found(Answer(first.q, first.steps, first.terms), OWN, others, first.steps)
     first = climb(points, start, e, how, recorder)
-    mode = find_mode(points, start, recorder, rng) if curved else None
-    found = {"the family's own start": first}
-    around = None if mode is None else around_mode(start, mode, recorder)
-    if around is not None:
-        assert isinstance(around.q, MeanField)
-        name, second = "the mode with its curvature", around.q
-    else:
-        name, second = "a narrow start", _narrow(start)
+    if first.terms.error < SURE:
+        return Found(Answer(first.q, first.steps, first.terms), OWN, {}, first.steps)
     rival = Answer(first.q, first.steps, first.terms)
-    found[name] = climb(points, second, e, how, recorder, step=first.steps, rival=rival)
-    steps = found[name].steps
+    second = climb(points, _narrow(start), e, how, recorder, step=first.steps, rival=rival)
+    found = {OWN: first, "a narrow start": second}
     winner = max(found, key=lambda n: _height(found[n]))
     best = found[winner]
     others = {n: c.terms.elbo for n, c in found.items() if n != winner}
-    return Found(Answer(best.q, steps, best.terms), winner, others, steps, mode)
+    return Found(Answer(best.q, second.steps, best.terms), winner, others, second.steps)
 
 
 def around_mode(q: FitsQuadratic, mode: Mode, recorder: Recorder) -> Curved | None:

@@ -179,7 +179,6 @@ def test_a_method_is_a_row_judged_as_the_others_are(tmp_path, method):
     assert record.outcome["judge"].startswith("20 draws in antithetic pairs")
     # Where its judge erred, the answer's many draws set it right.
     assert np.max(record.elbo) == pytest.approx(record.outcome["elbo"])
-    assert record.elbo[-1] != record.column("elbo")[-1]
     assert np.all(np.diff(record.column("seconds")) > 0)
     assert len(record.column("variance_ratio")) == len(record.column("elbo"))
     write_record(tmp_path / "cell.parquet", record)

@@ -206,13 +206,13 @@ class Auto(AbstractMethod):
             return None
         assert isinstance(q, FitsQuadratic)
         assert isinstance(around, HasMoments)
+        if recorder.start is None:
+            # What an ending is held against: the family's own start, not the mode.
+            recorder.look(run.problem.q, 0)
         mode = find_mode(points, np.asarray(around.mean(), float), recorder, recorder.rng("mode"))
         start = None if mode is None else around_mode(q, mode, recorder)
         if start is None:
             return None
-        if recorder.start is None:
-            # What an ending is held against: the family's own start, not the mode.
-            recorder.look(run.problem.q, 0)
         recorder.tell_better(Answer(start.q, 0, start.terms), None, recorder.steps)
         start = start._replace(steps=recorder.steps)
         found = newton(points, start, recorder, recorder.rng("newton from the mode"))

@@ -4,12 +4,13 @@ The line search asks for a sufficient decrease and a flatter slope by bisection,
 that are not finite: they count as no decrease. Several searches can share their evaluations.
 """
 
-from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
+
+from ._curvature_memory import CurvatureMemory
 
 DECREASE, FLATTER = 1e-4, 0.9
 MOST_TRIALS = 20
@@ -87,11 +88,11 @@ def _search(x: Vector, memory: int) -> Search:
     at = Iterate(x, value, grad)
     if not _finite(at):
         return
-    pairs: deque[tuple[Vector, Vector, float]] = deque(maxlen=memory)
+    pairs = CurvatureMemory(memory, len(x))
     while True:
         # Gradients may be huge far out; what overflows is no descent direction.
         with np.errstate(over="ignore", invalid="ignore"):
-            direction = -_inverse_times(pairs, at.grad)
+            direction = -pairs.inverse_times(at.grad)
             slope = float(direction @ at.grad)
         if not slope < -NOTHING:
             if not pairs:
@@ -111,24 +112,9 @@ def _search(x: Vector, memory: int) -> Search:
             curvature = float(moved @ turned)
             least = 1e-10 * float(np.linalg.norm(moved) * np.linalg.norm(turned))
         if least < curvature < np.inf:
-            pairs.append((moved, turned, 1.0 / curvature))
+            pairs.add(moved, turned)
         at = after
         yield at
-
-
-def _inverse_times(pairs: deque[tuple[Vector, Vector, float]], grad: Vector) -> Vector:
-    """The product of the inverse Hessian that the pairs tell of with a vector."""
-    left, shares = grad.copy(), []
-    for moved, turned, inverse in reversed(pairs):
-        share = inverse * float(moved @ left)
-        left -= share * turned
-        shares.append(share)
-    if pairs:
-        _, turned, inverse = pairs[-1]
-        left /= inverse * float(turned @ turned)
-    for (moved, turned, inverse), share in zip(pairs, reversed(shares), strict=True):
-        left += (share - inverse * float(turned @ left)) * moved
-    return left
 
 
 def _line(

@@ -5,6 +5,7 @@ from typing import Any
 import equinox as eqx
 from jaxtyping import Array, Key
 
+from ._blas import one_blas_thread
 from ._checks import check_key, instance, lookup, part
 from .clock import Clock
 from .families import REGISTRY as FAMILIES
@@ -89,7 +90,7 @@ def run(problem: Problem, method: AbstractMethod, recorder: Recorder) -> FitResu
     reason = method.refuses(target, q, batch_size)
     if reason is not None:
         raise ValueError(reason)
-    with recorder.watching():
+    with one_blas_thread(), recorder.watching():
         try:
             claimed = method.run(problem, recorder)
         except Ended as ended:

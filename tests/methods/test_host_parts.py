@@ -9,8 +9,11 @@ import numpy as np
 import pytest
 from oracles import assert_same
 from scipy.stats import qmc
+from threadpoolctl import threadpool_info
 
 import quietgrad as qg
+from quietgrad._blas import one_blas_thread
+from quietgrad._curvature_memory import CurvatureMemory
 from quietgrad._lbfgs import minimise
 from quietgrad.families.factor_analysis import best_factors
 from quietgrad.host_draws import spread_pairs
@@ -30,6 +33,48 @@ def test_lbfgs_goes_down_to_the_minimum():
     assert np.all(np.diff(values) < 0)
     assert values[-1] < 1e-12
     assert len(values) < 100
+
+
+def two_loops(pairs, grad):
+    """The product by the recursion of Nocedal (1980), taken literally."""
+    left, shares = grad.copy(), []
+    for moved, turned in reversed(pairs):
+        share = (moved @ left) / (moved @ turned)
+        left -= share * turned
+        shares.append(share)
+    moved, turned = pairs[-1]
+    left *= (moved @ turned) / (turned @ turned)
+    for (moved, turned), share in zip(pairs, reversed(shares), strict=True):
+        left += (share - (turned @ left) / (moved @ turned)) * moved
+    return left
+
+
+def test_the_compact_memory_is_the_two_loop_recursion():
+    rng = np.random.default_rng(0)
+    root = rng.standard_normal((8, 8))
+    memory, pairs, grad = CurvatureMemory(4, 8), [], rng.standard_normal(8)
+    np.testing.assert_array_equal(memory.inverse_times(grad), grad)
+    # More pairs than it holds: the oldest ones make room.
+    for count in range(1, 8):
+        moved = rng.standard_normal(8)
+        turned = root @ root.T @ moved
+        memory.add(moved, turned)
+        pairs.append((moved, turned))
+        assert len(memory) == min(count, 4)
+        np.testing.assert_allclose(memory.inverse_times(grad), two_loops(pairs[-4:], grad), rtol=1e-9)
+    memory.clear()
+    np.testing.assert_array_equal(memory.inverse_times(grad), grad)
+
+
+def test_the_limit_on_blas_threads_is_taken_back():
+    def threads():
+        return [each["num_threads"] for each in threadpool_info() if each["user_api"] == "blas"]
+
+    before = threads()
+    with one_blas_thread():
+        assert threads()
+        assert set(threads()) == {1}
+    assert threads() == before
 
 
 def test_lbfgs_walks_around_what_is_not_finite():

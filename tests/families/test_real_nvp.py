@@ -6,9 +6,11 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
+from oracles import assert_same
 
 from quietgrad.families import AffineRealNVP, RealNVP
 from quietgrad.families.flow import ShiftScale
+from quietgrad.families.real_nvp import glorot_normal
 
 DIMS = (1, 2, 5, 37)
 
@@ -52,6 +54,13 @@ def test_scales_stay_between_1_over_e_and_e():
         moved = dim - dim // 2
         assert np.all(np.abs(log_det) <= moved + 1e-9)
         assert np.max(np.abs(log_det)) > 1
+
+
+def test_weights_are_those_of_jaxs_initializer(key):
+    keys, shapes = jr.split(key, 3), [(15, 8), (8, 16), (16, 2)]
+    glorot = jax.nn.initializers.glorot_normal()
+    for ours, each, shape in zip(glorot_normal(keys, shapes), keys, shapes, strict=True):
+        assert_same(ours, glorot(each, shape, ours.dtype), operations=1)
 
 
 def test_start_is_glorot_normal_with_zero_biases():

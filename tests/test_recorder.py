@@ -116,7 +116,7 @@ def test_many_rows_or_coordinates_get_fewer_draws_and_it_says_so():
     book = Recorder(Problem(wide, START), key=jr.key(0))
     assert book.judge.target.rows < wide.rows
     assert "rows" in book.evaluation_words()
-    assert book._final.target is wide
+    assert book.judges.final.target is wide
 
 
 def test_a_method_that_never_improves_cannot_say_converged():

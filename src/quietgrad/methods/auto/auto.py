@@ -6,16 +6,13 @@ curvature. What is left is annealed away by stochastic steps. The fit ends when 
 nor a Newton step promises to gain much. A family that cannot hold a mean-field solution explores first.
 """
 
-import math
-
 import equinox as eqx
 import numpy as np
 
 from ..._checks import whole
 from ...clock import OPTIMISE
-from ...diagnostics.expected_gain import ExpectedGain, expected_gain
 from ...estimators import AbstractEstimator, resolve
-from ...families import AbstractFamily, FitsQuadratic, HasMoments, MeanField
+from ...families import AbstractFamily, MeanField
 from ...judging import paired
 from ...points import Points
 from ...recorder import Answer
@@ -23,20 +20,16 @@ from ...results import Status
 from ...targets import Target
 from ..fixed_draws import Climb
 from ..method import AbstractMethod, Ending, Problem, Recorder, started_from
-from ..mode import find_mode
-from ..newton import MOST_DIM, Curved, newton, suits
+from ..newton import Curved
 from .anneal import anneal
+from .curvature import from_mode, newton_from, promise, what_is_left, worth_newton
 from .explore import explore
 from .ladder import ladder
 from .stage import Runner
-from .starts import around_mode, compete
+from .starts import compete
 
 # Minibatch fits climb on this many rows.
 CLIMB_ROWS = 256
-# Mean-field fits of at most this many coordinates take Newton steps; larger ones only anneal.
-CURVED_MEAN_FIELD = 64
-# At the end of Newton steps come some more that average over so many times the draws.
-MORE_DRAWS, MORE_STEPS = (4, 16), 10
 # A family whose estimated distance from the posterior is below this share of the gain is not left. The
 # estimate is low for a q that is too narrow, hence the small share.
 CLOSE = 0.1
@@ -87,7 +80,15 @@ class Auto(AbstractMethod):
         """Starts, curvature, annealing; for any family, up the ladder as long as it pays."""
         q = problem.q
         fixed = None if isinstance(self.estimator, str) else self.estimator
-        run = Runner(problem, recorder, fixed, self.by_clock, self.gain, self.probe_after)
+        run = Runner(
+            problem,
+            recorder,
+            fixed,
+            by_clock=self.by_clock,
+            gain=self.gain,
+            probe_after=self.probe_after,
+            fixed_draws=self.fixed_draws,
+        )
         first = MeanField.start_of(q, recorder.rng("mean-field"))
         if not q.contains(first):
             at = run.begin(recorder.look(q, 0), "explore")
@@ -99,9 +100,9 @@ class Auto(AbstractMethod):
             answer = self._mean_field(run, points, first)
             reached = self._up(run, points, answer, rungs)
             return self._within(run, points, answer, q) if reached is None else reached
-        ahead = self._from_mode(run, points, first, q)
+        ahead = from_mode(run, points, first, q)
         if ahead is not None and ahead.rested and ahead.terms.gap < CONCLUSIVE:
-            answer, arrived = self._curved(run, points, ahead)
+            answer, arrived = newton_from(run, points, ahead)
             return arrived or self._anneal(
                 run, answer, self._rates(q, near=True), self.anneal_steps, points
             )
@@ -117,14 +118,14 @@ class Auto(AbstractMethod):
         ahead: Curved | None = None,
     ) -> Ending:
         """The best member of q's family, from the solution of a simpler one and from the mode."""
-        curved = self._curves(points, run.problem, q)
+        curved = worth_newton(run, points, q)
         if curved and ahead is None:
-            ahead = self._from_mode(run, points, answer.q, q)
+            ahead = from_mode(run, points, answer.q, q)
         if type(answer.q) is not type(q):
             answer = self._richer(run, answer, q)
         if curved:
             start = Curved(answer.q, answer.terms, answer.step)
-            answer, arrived = self._curved(run, points, ahead, start)
+            answer, arrived = newton_from(run, points, ahead, start)
             if arrived:
                 return arrived
         return self._anneal(run, answer, self._rates(answer.q, near=curved), self.anneal_steps, points)
@@ -197,76 +198,6 @@ class Auto(AbstractMethod):
         run.note("embed", answer.step, run.first(inside), float("nan"), **numbers)
         return Answer(inside, answer.step, terms)
 
-    def _from_mode(
-        self, run: Runner, points: Points, around: AbstractFamily, q: AbstractFamily
-    ) -> Curved | None:
-        """Newton steps from the mode with its curvature, in q's family, where they are worth it."""
-        recorder = run.recorder
-        if not self._curves(points, run.problem, q):
-            return None
-        assert isinstance(q, FitsQuadratic)
-        assert isinstance(around, HasMoments)
-        if recorder.start is None:
-            # What an ending is held against: the family's own start, not the mode.
-            recorder.look(run.problem.q, 0)
-        mode = find_mode(points, np.asarray(around.mean(), float), recorder, recorder.rng("mode"))
-        start = None if mode is None else around_mode(q, mode, recorder)
-        if start is None:
-            return None
-        recorder.tell_better(Answer(start.q, 0, start.terms), None, recorder.steps)
-        start = start._replace(steps=recorder.steps)
-        found = newton(points, start, recorder, recorder.rng("newton from the mode"))
-        numbers = {"elbo": start.terms.elbo, "later": found.terms.elbo}
-        run.note("mode", found.steps, run.first(found.q), float("nan"), **numbers)
-        return found
-
-    def _curves(self, points: Points, problem: Problem, q: AbstractFamily) -> bool:
-        """Whether Newton steps are worth it."""
-        if not self.fixed_draws or problem.batch_size is not None:
-            return False
-        if not suits(points, q):
-            return False
-        assert isinstance(q, FitsQuadratic)
-        return q.correlated or q.dim <= CURVED_MEAN_FIELD
-
-    def _curved(
-        self, run: Runner, points: Points, ahead: Curved | None, start: Curved | None = None
-    ) -> tuple[Answer, Ending | None]:
-        """Newton steps from a start, beside those from the mode; the ending if they lead to the top."""
-        recorder, rng = run.recorder, run.recorder.rng("newton")
-        begun, best = recorder.steps, ahead
-        if start is not None:
-            rival = None if ahead is None else Answer(ahead.q, ahead.steps, ahead.terms)
-            found = newton(points, start._replace(steps=begun), recorder, rng, rival=rival)
-            behind = ahead is not None and paired(found.terms, ahead.terms)[0] <= 0
-            best = found if ahead is None or not behind else ahead._replace(steps=found.steps)
-        assert best is not None
-        best, left = self._refined(points, best, recorder, rng)
-        answer = Answer(best.q, best.steps, best.terms)
-        numbers = {"elbo": best.terms.elbo, "iterations": best.steps - begun}
-        done = left.below(self.gain)
-        numbers |= {"left": left.nats, "left_error": left.error}
-        kind = "newton stop" if done else "newton"
-        run.note(kind, answer.step, run.first(answer.q), float("nan"), **numbers)
-        return answer, (Status.CONVERGED, _promise(left)) if done else None
-
-    def _refined(
-        self, points: Points, best: Curved, recorder: Recorder, rng: np.random.Generator
-    ) -> tuple[Curved, ExpectedGain]:
-        """More Newton steps with more draws as long as they promise something, and what is left."""
-        left = ExpectedGain(math.inf, 0.0)
-        for more_draws in MORE_DRAWS:
-            found = newton(
-                points, best, recorder, rng, gain=None, most_steps=MORE_STEPS, more_draws=more_draws
-            )
-            best = found._replace(steps=best.steps + MORE_STEPS)
-            assert isinstance(best.q, FitsQuadratic)
-            with recorder.clock.phase(OPTIMISE):
-                left = expected_gain(points, best.q, rng, best.precision)
-            if left.below(self.gain):
-                break
-        return best, left
-
     def _anneal(
         self,
         run: Runner,
@@ -279,7 +210,7 @@ class Auto(AbstractMethod):
         at, end, left = run.begin(answer, "anneal"), "out of steps", None
         for _ in range(SECOND_THOUGHTS):
             at, end = anneal(run, at, rates, length, self.steps, gain=self.gain)
-            left = self._left(run, at.answer.q, points) if end == "rested" else None
+            left = what_is_left(run, at.answer.q, points) if end == "rested" else None
             if end != "rested" or left is None or left.nats - 2 * left.error < self.gain:
                 break
             length *= 4
@@ -290,17 +221,8 @@ class Auto(AbstractMethod):
         if end == "out of steps":
             return Status.BUDGET, f"the ELBO was still rising after {at.step:,} steps; give more steps"
         if left is not None and not left.nats - 2 * left.error < self.gain:
-            return Status.BUDGET, f"rounds of steps gain little, but {_promise(left)}: a slow ridge"
+            return Status.BUDGET, f"rounds of steps gain little, but {promise(left)}: a slow ridge"
         return Status.CONVERGED, "the last round of steps gained too little to be worth another"
-
-    def _left(self, run: Runner, q: AbstractFamily, points: Points | None) -> ExpectedGain | None:
-        """What a Newton step would still gain, where that can be known: Gaussians on all rows."""
-        if points is None or run.problem.batch_size is not None:
-            return None
-        if not isinstance(q, FitsQuadratic) or q.dim > MOST_DIM:
-            return None
-        with run.recorder.clock.phase(OPTIMISE):
-            return expected_gain(points, q, run.recorder.rng("left"))
 
     def _rates(self, q: AbstractFamily, *, near: bool) -> tuple[float, float]:
         """The first rate of annealing, and what successful rounds may raise it to."""
@@ -310,7 +232,3 @@ class Auto(AbstractMethod):
         if near:
             return advice.near_rate, advice.near_rate
         return advice.anneal_rate, advice.most_anneal_rate
-
-
-def _promise(left: ExpectedGain) -> str:
-    return f"a further Newton step promises {left.nats:.3f} ± {left.error:.3f} nats"

@@ -74,6 +74,7 @@ class Runner(eqx.Module):
     by_clock: bool
     gain: float
     probe_after: float
+    fixed_draws: bool = True
 
     def first(self, q: AbstractFamily) -> AbstractEstimator:
         """The estimator to begin with."""

@@ -1,0 +1,113 @@
+"""Curvature in an automatic fit: Newton steps from the mode and from other starts, and what they leave.
+
+For families that can be fitted to a quadratic, on all rows and in moderate dimensions.
+"""
+
+import math
+
+import numpy as np
+
+from ...clock import OPTIMISE
+from ...diagnostics.expected_gain import ExpectedGain, expected_gain
+from ...families import AbstractFamily, FitsQuadratic, HasMoments
+from ...judging import paired
+from ...points import Points
+from ...recorder import Answer
+from ...results import Status
+from ..method import Ending
+from ..mode import find_mode
+from ..newton import MOST_DIM, Curved, newton, suits
+from .stage import Runner
+from .starts import around_mode
+
+# Mean-field fits of at most this many coordinates take Newton steps; larger ones only anneal.
+CURVED_MEAN_FIELD = 64
+# At the end of Newton steps come some more that average over so many times the draws.
+MORE_DRAWS, MORE_STEPS = (4, 16), 10
+
+
+def worth_newton(run: Runner, points: Points, q: AbstractFamily) -> bool:
+    """Whether Newton steps are worth it."""
+    if not run.fixed_draws or run.problem.batch_size is not None:
+        return False
+    if not suits(points, q):
+        return False
+    assert isinstance(q, FitsQuadratic)
+    return q.correlated or q.dim <= CURVED_MEAN_FIELD
+
+
+def from_mode(run: Runner, points: Points, around: AbstractFamily, q: AbstractFamily) -> Curved | None:
+    """Newton steps from the mode with its curvature, in q's family, where they are worth it."""
+    recorder = run.recorder
+    if not worth_newton(run, points, q):
+        return None
+    assert isinstance(q, FitsQuadratic)
+    assert isinstance(around, HasMoments)
+    if recorder.start is None:
+        # What an ending is held against: the family's own start, not the mode.
+        recorder.look(run.problem.q, 0)
+    mode = find_mode(points, np.asarray(around.mean(), float), recorder, recorder.rng("mode"))
+    start = None if mode is None else around_mode(q, mode, recorder)
+    if start is None:
+        return None
+    recorder.tell_better(Answer(start.q, 0, start.terms), None, recorder.steps)
+    start = start._replace(steps=recorder.steps)
+    found = newton(points, start, recorder, recorder.rng("newton from the mode"))
+    numbers = {"elbo": start.terms.elbo, "later": found.terms.elbo}
+    run.note("mode", found.steps, run.first(found.q), float("nan"), **numbers)
+    return found
+
+
+def newton_from(
+    run: Runner, points: Points, ahead: Curved | None, start: Curved | None = None
+) -> tuple[Answer, Ending | None]:
+    """Newton steps from a start, beside those from the mode; the ending if they lead to the top."""
+    recorder, rng = run.recorder, run.recorder.rng("newton")
+    begun, best = recorder.steps, ahead
+    if start is not None:
+        rival = None if ahead is None else Answer(ahead.q, ahead.steps, ahead.terms)
+        found = newton(points, start._replace(steps=begun), recorder, rng, rival=rival)
+        behind = ahead is not None and paired(found.terms, ahead.terms)[0] <= 0
+        best = found if ahead is None or not behind else ahead._replace(steps=found.steps)
+    assert best is not None
+    best, left = _refined(run, points, best, rng)
+    answer = Answer(best.q, best.steps, best.terms)
+    numbers = {"elbo": best.terms.elbo, "iterations": best.steps - begun}
+    done = left.below(run.gain)
+    numbers |= {"left": left.nats, "left_error": left.error}
+    kind = "newton stop" if done else "newton"
+    run.note(kind, answer.step, run.first(answer.q), float("nan"), **numbers)
+    return answer, (Status.CONVERGED, promise(left)) if done else None
+
+
+def _refined(
+    run: Runner, points: Points, best: Curved, rng: np.random.Generator
+) -> tuple[Curved, ExpectedGain]:
+    """More Newton steps with more draws as long as they promise something, and what is left."""
+    left, recorder = ExpectedGain(math.inf, 0.0), run.recorder
+    for more_draws in MORE_DRAWS:
+        found = newton(
+            points, best, recorder, rng, gain=None, most_steps=MORE_STEPS, more_draws=more_draws
+        )
+        best = found._replace(steps=best.steps + MORE_STEPS)
+        assert isinstance(best.q, FitsQuadratic)
+        with recorder.clock.phase(OPTIMISE):
+            left = expected_gain(points, best.q, rng, best.precision)
+        if left.below(run.gain):
+            break
+    return best, left
+
+
+def what_is_left(run: Runner, q: AbstractFamily, points: Points | None) -> ExpectedGain | None:
+    """What a Newton step would still gain, where that can be known: Gaussians on all rows."""
+    if points is None or run.problem.batch_size is not None:
+        return None
+    if not isinstance(q, FitsQuadratic) or q.dim > MOST_DIM:
+        return None
+    with run.recorder.clock.phase(OPTIMISE):
+        return expected_gain(points, q, run.recorder.rng("left"))
+
+
+def promise(left: ExpectedGain) -> str:
+    """In words."""
+    return f"a further Newton step promises {left.nats:.3f} ± {left.error:.3f} nats"

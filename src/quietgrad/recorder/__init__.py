@@ -1,0 +1,17 @@
+"""What every fit has in common: clock, history, the best answer so far, limits, interruption, ending."""
+
+from .limits import INTERRUPTED, Ended
+from .problem import DEFAULT, Answer, Callback, Evaluation, Moment, Problem
+from .recorder import Recorder
+
+__all__ = [
+    "DEFAULT",
+    "INTERRUPTED",
+    "Answer",
+    "Callback",
+    "Ended",
+    "Evaluation",
+    "Moment",
+    "Problem",
+    "Recorder",
+]

@@ -1,0 +1,71 @@
+"""The ending of a fit as it is: what a method claims, held against its answer at fresh draws."""
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from .. import trouble
+from ..families import AbstractFamily
+from ..judging import Terms, paired
+from ..results import Status
+from .problem import Answer, Problem
+
+# Nats below a contained family's solution that a converged fit may be, apart from noise.
+BELOW = 0.5
+# With a standard error above this, an ELBO says nothing about convergence.
+UNKNOWN = 10.0
+NOTHING_BETTER = (
+    "nothing that the method tried was better than its start; give it another start, more steps, or "
+    "smaller ones"
+)
+
+
+class Evidence(NamedTuple):
+    """What an ending is held against: the first answer, the best of any family, the one to be returned.
+
+    `points` makes some draws of a q, and `values` evaluates the log density.
+    """
+
+    start: Answer | None
+    best: Answer
+    answer: Answer
+    points: Callable[[AbstractFamily], Float[np.ndarray, "points dim"]]
+    values: trouble.Values
+
+
+def true_ending(
+    problem: Problem, status: Status, hint: str, final: Terms, known: Evidence
+) -> tuple[Status, str]:
+    """The status and hint that the answer deserves; `final` are its terms at fresh draws."""
+    answer, start, best = known.answer, known.start, known.best
+    draws = 2 * final.values.size
+    if final.bad == draws and not status.failed:
+        return trouble.nowhere_finite(problem.target, known.points(answer.q))
+    if final.bad and not status.failed:
+        return trouble.partly_finite(final.bad / draws)
+    if start is None or not math.isfinite(final.elbo):
+        return status, hint
+    if status is Status.CONVERGED and answer is start:
+        return Status.STALLED, NOTHING_BETTER
+    if status is Status.CONVERGED and not final.error < UNKNOWN:
+        return Status.STALLED, (
+            f"the ELBO is only known to ± {final.error:.2g} nats, so that nothing can be said of "
+            "convergence: some draws of q are where the density all but vanishes; try a narrower "
+            "start, or another parametrisation"
+        )
+    behind, error = paired(best.terms, answer.terms)
+    if status is Status.CONVERGED and behind > 2 * error + BELOW and problem.q.contains(best.q):
+        return Status.STALLED, (
+            f"the fit ended {behind:.2f} ± {error:.2f} nats below the {type(best.q).__name__} "
+            "solution found on the way, which the family contains; give it more steps"
+        )
+    if status in (Status.BUDGET, Status.STALLED, Status.CONVERGED):
+        mean, std = answer.terms.mean, answer.terms.std
+        moved = trouble.movement(mean, std, start.terms.mean, start.terms.std)
+        worst = [int(i) for i in np.argsort(-moved)[: trouble.LOOKED_AT]]
+        found = trouble.runaway(problem.target, known.values, mean, std, worst)
+        return found or (status, hint)
+    return status, hint

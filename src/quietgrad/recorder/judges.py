@@ -1,0 +1,65 @@
+"""Who judges a fit: draws for the way, others for the end, and those that all methods show."""
+
+from collections.abc import Callable
+
+import numpy as np
+from jaxtyping import Array, UInt32
+
+from ..families import AbstractFamily
+from ..judging import Judge, Terms, affordable_pairs
+from .problem import Evaluation, Problem
+
+# On the way, targets with more rows are judged on this many, the same for all answers.
+JUDGED_ROWS = 2**14
+# Times as many draws at the end where some were not finite on the way.
+CAREFUL = 16
+
+
+class Judges:
+    """`on_the_way` compares answers; `final` has judged nothing before; `shown` is for the history."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        evaluation: Evaluation,
+        words: Callable[[str], UInt32[Array, "2"]],
+        rng: Callable[[str], np.random.Generator],
+    ):
+        self.problem, self.evaluation = problem, evaluation
+        target, pairs = problem.target, [max(2, n // 2) for n in evaluation[:2]]
+        judged = target
+        if evaluation.share is not None:
+            pairs = [affordable_pairs(target, problem.q.dim, count) for count in pairs]
+            if target.rows > JUDGED_ROWS:
+                rows = rng("judged rows").permutation(target.rows)[:JUDGED_ROWS]
+                judged = target.on_rows(np.sort(rows))
+                pairs[0] = affordable_pairs(judged, problem.q.dim, max(2, evaluation.draws // 2))
+        self.on_the_way = Judge(judged, pairs=pairs[0], seed=words("judge"))
+        self.final = Judge(target, pairs=pairs[1], seed=words("final"))
+        self.shown = None
+        if evaluation.shown_draws is not None:
+            shown = max(2, evaluation.shown_draws // 2)
+            self.shown = Judge(target, pairs=shown, seed=words("shown"))
+
+    def final_terms(self, q: AbstractFamily, *, saw_bad: bool) -> Terms:
+        """q at draws that have judged nothing before."""
+        if saw_bad:
+            # Where draws were not finite on the way, rare ones may be left that few draws miss.
+            self.final.blocks *= CAREFUL
+        return self.final.terms(q)
+
+    def in_words(self, times: int) -> str:
+        """With how many draws and how often the ELBO was judged, in a sentence."""
+        judge, share = self.on_the_way, self.evaluation.share
+        draws, rows = 2 * judge.pairs, judge.target.rows
+        text = f"The ELBO was judged {times:,} times with the same {draws:,} draws"
+        if share is None:
+            return f"{text}."
+        if draws < self.evaluation.draws - 1:
+            text += f" (not {self.evaluation.draws:,}: rows or coordinates are many)"
+        if rows < self.problem.target.rows:
+            text += f" on the same {rows:,} rows"
+        final = 2 * self.final.pairs
+        return (
+            f"{text}, at the end with {final:,} others; this may take {share:.0%} of the optimisation."
+        )

@@ -1,0 +1,62 @@
+"""What is to be fitted, how it is judged, and what an answer to it is."""
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+import equinox as eqx
+from jaxtyping import PyTree
+
+from ..families import AbstractFamily
+from ..judging import Terms
+from ..targets import Target
+
+
+class Problem(eqx.Module):
+    """What is to be fitted: a target, the family at its start, and the rows of a step.
+
+    With `any_family`, q is only where the method begins: it may answer with a member of any family.
+    """
+
+    target: Target
+    q: AbstractFamily
+    batch_size: int | None = eqx.field(static=True, default=None)
+    any_family: bool = eqx.field(static=True, default=False)
+
+
+class Evaluation(NamedTuple):
+    """How the ELBO is judged: with how many draws on the way and at the end, for what share of the time.
+
+    Fewer draws, and on the way fewer rows, are taken where rows or coordinates are many. `share=None`
+    evaluates whenever a method would like to, with as many draws and all rows, whatever it costs:
+    studies want that. With `shown_draws`, the history's ELBOs are those at so many other draws, the same
+    for every method: what a method looks at to decide is its own affair, and on its own clock.
+    """
+
+    draws: int = 128
+    final_draws: int = 1024
+    share: float | None = 0.2
+    shown_draws: int | None = None
+
+
+DEFAULT = Evaluation()
+
+
+class Moment(NamedTuple):
+    """What a callback gets to see at an evaluation."""
+
+    q: AbstractFamily
+    step: int
+    seconds: float
+    estimator_state: PyTree
+
+
+Callback = Callable[[Moment], Mapping[str, float | int] | None]
+
+
+class Answer(NamedTuple):
+    """A candidate for the result, with its terms at the judge's draws."""
+
+    q: AbstractFamily
+    step: int
+    terms: Terms
+    estimator_state: PyTree = None

@@ -1,0 +1,244 @@
+"""The recorder of a fit, put together from its judges, its answers, its limits and its ending.
+
+A method tells the recorder what it has found and asks it when to stop; it keeps none of this itself.
+"""
+
+import contextlib
+import functools
+import zlib
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+from jaxtyping import Array, Key, PyTree, UInt32
+
+from .. import trouble
+from .._host import on_device
+from .._progress import Show, progress_line
+from .._random import key_of, key_words
+from ..clock import EVALUATE, OPTIMISE, Clock
+from ..estimators import AbstractEstimator
+from ..families import AbstractFamily
+from ..judging import Judge, Terms, paired
+from ..results import History, Status
+from .answers import Answers
+from .endings import Evidence, true_ending
+from .judges import Judges
+from .limits import Ended, Limits
+from .problem import DEFAULT, Answer, Callback, Evaluation, Moment, Problem
+from .values import log_densities
+
+# Evaluation that nobody notices: below this many seconds its share does not matter.
+FREE_SECONDS = 0.5
+
+
+class Recorder:
+    """One for each fit. `seconds` limits the whole call, `optimise_seconds` only the optimisation."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        *,
+        seconds: float | None = None,
+        optimise_seconds: float | None = None,
+        evaluation: Evaluation = DEFAULT,
+        callback: Callback | None = None,
+        progress: bool | None = False,
+        key: Key[Array, ""],
+        clock: Clock | None = None,
+    ):
+        self.problem, self.evaluation, self.callback = problem, evaluation, callback
+        self.clock = Clock() if clock is None else clock
+        self.history, self.decisions, self.steps = History(), [], 0
+        self.estimator: AbstractEstimator | None = None
+        self._limits = Limits(self.clock, seconds, optimise_seconds)
+        self._show: Show = lambda stage, row: None
+        self._progress, self._looks, self._last_look = progress, 0, 0.0
+        self._answers, self._factor = Answers(), trouble.SUSPICIOUS
+        # What evaluates the log density when something looks wrong; methods that have a program for it
+        # put it here.
+        self.values: trouble.Values = functools.partial(log_densities, problem.target, problem.q.dtype)
+        self._key = key_words(key)
+        self.judges = Judges(problem, evaluation, self.words, self.rng)
+
+    def words(self, stream: str) -> UInt32[Array, "2"]:
+        """The two words of the key of a stream of random numbers, told apart by its name.
+
+        Worked out on the host: splitting a key eagerly would compile programs.
+        """
+        return on_device(self.rng(stream).integers(0, 2**32, 2, np.uint32))
+
+    def rng(self, stream: str) -> np.random.Generator:
+        """The host's random numbers of a stream."""
+        return np.random.default_rng([*self._key, zlib.crc32(stream.encode())])
+
+    # Answers
+
+    @property
+    def start(self) -> Answer | None:
+        """The first answer that was told."""
+        return self._answers.start
+
+    @property
+    def best(self) -> Answer:
+        """The best answer so far; the start, before anything was told."""
+        if self._answers.best is None:
+            with self.clock.phase(EVALUATE):
+                return Answer(self.problem.q, 0, self.terms(self.problem.q))
+        return self._answers.best
+
+    @property
+    def answer(self) -> Answer:
+        """What the fit returns: the family's best answer, or the last one if that is preferred.
+
+        A fit that ended while it was still in a simpler family returns that solution as a member of the
+        family that was asked for, if it can hold it.
+        """
+        return self._answers.chosen(self._own_best())
+
+    def choose(self, answer: Answer) -> Answer:
+        """Go back to an earlier answer: what was told since is not the better one beyond doubt."""
+        self._answers.best = self._answers.own = answer
+        return answer
+
+    def prefer_last(self) -> None:
+        """Return the last answer unless an earlier one is clearly better: for methods without tests."""
+        self._answers.prefer_last = True
+
+    @property
+    def judge(self) -> Judge:
+        """Whose draws compare the answers of this fit."""
+        return self.judges.on_the_way
+
+    def terms(self, q: AbstractFamily) -> Terms:
+        """q at the judge's draws, charged to whatever phase this is."""
+        return self.judge.terms(q)
+
+    def may_look(self) -> bool:
+        """Whether an evaluation like the last one would keep within its share of the time."""
+        if self.evaluation.share is None or self._looks == 0:
+            return True
+        after = self.clock.spent(EVALUATE) + self._last_look
+        return after <= max(FREE_SECONDS, self.evaluation.share * self.clock.spent(OPTIMISE))
+
+    def look(self, q: AbstractFamily, step: int, *, state: PyTree = None) -> Answer:
+        """Evaluate q, write it down, and keep it if it is the best so far."""
+        with self.clock.phase(EVALUATE):
+            began = self.clock.spent(EVALUATE)
+            terms = self.terms(q)
+            self._last_look, self._looks = self.clock.spent(EVALUATE) - began, self._looks + 1
+        return self.tell(q, step, terms, state=state)
+
+    def tell(self, q: AbstractFamily, step: int, terms: Terms, *, state: PyTree = None) -> Answer:
+        """Write down an evaluation that was made anyway; end the fit where it has to end."""
+        answer, self.steps = Answer(q, step, terms, state), max(step, self.steps)
+        first = self._answers.start is None
+        self._answers.add(answer, own=self.problem.any_family or type(q) is type(self.problem.q))
+        seen = self.shown_terms(answer)
+        row = {
+            "step": step,
+            "seconds": self.clock.spent(OPTIMISE),
+            "wall": self.clock.total,
+            "elbo": seen.elbo,
+            "elbo_error": seen.error,
+        }
+        with self.clock.phase(EVALUATE):
+            more = None
+            if self.callback is not None:
+                more = self.callback(Moment(q, step, row["seconds"], state))
+        self.history.add({**row, **(more or {})})
+        self._shown(row)
+        if not first:
+            self._watch(answer)
+        self.check()
+        return answer
+
+    def shown_terms(self, answer: Answer) -> Terms:
+        """What the history shows of an answer: its terms, or those at draws that all methods share."""
+        if self.judges.shown is None:
+            return answer.terms
+        with self.clock.phase(EVALUATE):
+            return self.judges.shown.terms(answer.q)
+
+    def tell_better(self, found: Answer, rival: Answer | None, step: int) -> Answer:
+        """Tell of the better of two answers: the history shows what would be returned now."""
+        better = found
+        if rival is not None and paired(rival.terms, found.terms)[0] > 0:
+            better = rival
+        return self.tell(better.q, step, better.terms)
+
+    def passed(self, step: int) -> None:
+        """Steps were taken that nobody evaluated; end the fit where it has to end."""
+        self.steps = max(step, self.steps)
+        self.check()
+
+    # Limits
+
+    def interrupt(self) -> None:
+        """Ask the fit to end where it next looks."""
+        self._limits.interrupt()
+
+    def check(self) -> None:
+        """Raise `Ended` if the user or a limit wants the fit to end."""
+        self._limits.check()
+
+    def left(self) -> float:
+        """Seconds left until a limit; infinite without one."""
+        return self._limits.left()
+
+    @contextlib.contextmanager
+    def watching(self) -> Iterator[None]:
+        """Turn Ctrl-C into an ending with the best answer; a second one raises KeyboardInterrupt."""
+        with (
+            self.clock.running(),
+            progress_line(show=self._progress) as self._show,
+            self._limits.catching_interrupts(),
+        ):
+            yield
+
+    # Endings
+
+    def true_ending(self, status: Status, hint: str, final: Terms) -> tuple[Status, str]:
+        """The ending as it is: what a method claims, checked against its answer at fresh draws."""
+        known = Evidence(self.start, self.best, self.answer, self.points, self.values)
+        return true_ending(self.problem, status, hint, final, known)
+
+    def final_terms(self, q: AbstractFamily) -> Terms:
+        """q at draws that have judged nothing before."""
+        with self.clock.phase(EVALUATE):
+            return self.judges.final_terms(q, saw_bad=self._answers.saw_bad)
+
+    def evaluation_words(self) -> str:
+        """With how many draws and how often the ELBO was judged, in a sentence."""
+        return self.judges.in_words(len(self.history))
+
+    def _own_best(self) -> Answer:
+        """The best answer of the family that was asked for."""
+        best, q = self.best, self.problem.q
+        if self._answers.own is not None or self.problem.any_family or type(best.q) is type(q):
+            return self._answers.own or best
+        inside = q.start_from(best.q, key=key_of(self.words("inside"))) if q.contains(best.q) else q
+        with self.clock.phase(EVALUATE):
+            self._answers.own = Answer(inside, best.step, self.terms(inside))
+        return self._answers.own
+
+    def points(self, q: AbstractFamily) -> np.ndarray:
+        """A few draws of q, to look at the target with when something is wrong."""
+        return np.asarray(q.sample(key_of(self.words("points")), 8), float)
+
+    def _shown(self, row: Mapping[str, float | int]) -> None:
+        stage = str(self.decisions[-1].kind) if self.decisions else ""
+        self._show(stage, row)
+
+    def _watch(self, answer: Answer) -> None:
+        """End a fit whose location or scales run away, as soon as that is plain."""
+        assert self.start is not None
+        terms, start = answer.terms, self.start.terms
+        if not (np.all(np.isfinite(start.mean)) and np.all(np.isfinite(start.std))):
+            return
+        suspects = trouble.suspicious(terms.mean, terms.std, start.mean, start.std, self._factor)
+        if not suspects:
+            return
+        found = trouble.runaway(self.problem.target, self.values, terms.mean, terms.std, suspects)
+        if found is not None:
+            raise Ended(*found)
+        self._factor *= trouble.SUSPICIOUS

@@ -1,0 +1,28 @@
+"""The log density at points that the host chose, to look at a target with when something is wrong."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+from jaxtyping import Array, Float
+
+from .._host import on_device
+from ..metrics import BLOCK
+from ..targets import Target
+
+
+@eqx.filter_jit
+def _on_device(target: Target, z: Float[Array, "points dim"]) -> Float[Array, " points"]:
+    return jax.lax.map(target.log_density, z)
+
+
+def log_densities(target: Target, dtype: Any, z: Float[np.ndarray, "points dim"]) -> np.ndarray:
+    """The log density at points that the host chose, not too many numbers at once."""
+    block = max(1, min(len(z), BLOCK // z.shape[1]))
+    padded = np.concatenate([z, np.repeat(z[-1:], -len(z) % block, axis=0)])
+    parts = [
+        np.asarray(_on_device(target, on_device(padded[first : first + block], dtype)), float)
+        for first in range(0, len(z), block)
+    ]
+    return np.concatenate(parts)[: len(z)]

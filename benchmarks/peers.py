@@ -1,0 +1,191 @@
+"""The same models in other tools: seconds from the user's call to the best ELBO less one nat.
+
+Each run has a fresh process without a compilation cache: a first fit (cold), then a second one with
+another seed (warm). Processes of different tools alternate. Imports and reading the data come before the
+clock starts, for all. Answers on the way are kept and judged afterwards, all with the same draws, by
+quietgrad's log density. The mark is the best ELBO that anyone reached in that family, less one nat.
+
+Run from the repository, on a machine that does nothing else: python benchmarks/peers.py [--quick]
+Finished runs are kept in results/peers.json, and a second call does what is missing; --table prints.
+"""
+
+import argparse
+import itertools
+import json
+import math
+import os
+import resource
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from timing import save
+
+TASKS = ("breast-cancer", "counts", "diabetes", "frisk", "a1a", "redwine")
+QUICK = ("breast-cancer", "counts")
+FAMILIES = ("mean-field", "low-rank", "full-rank")
+# A full-rank Gaussian of the network has 200,000 parameters.
+LEFT_OUT = {("diabetes", "full-rank"), ("redwine", "full-rank")}
+# Seconds that a stochastic run may take, cold and warm each.
+LIMIT = 40.0
+DRAWS, MARGIN = 4096, 1.0
+ISOLATED = {"JAX_ENABLE_COMPILATION_CACHE": "false", "QUIETGRAD_COMPILED": "off"}
+STORED = Path(__file__).parent / "results" / "peers.json"
+Row = dict[str, Any]
+
+
+def run_here(task_name: str, family: str, tool: str, rate: float | None, seed: int) -> Row:
+    """A cold and a warm run of one tool in this process, with what it needed."""
+    import jax
+    import jax.numpy as jnp
+    import jax.random as jr
+    from contenders import REGISTRY, Snapshot
+
+    import quietgrad as qg
+
+    target = qg.tasks.load(task_name).train
+
+    @jax.jit
+    def mean_term(z: jax.Array, log_q: jax.Array) -> jax.Array:
+        return jnp.mean(jax.lax.map(target.log_density, z, batch_size=64) - log_q)
+
+    def judged(snapshots: Iterable[Snapshot]) -> list[list[float]]:
+        seen = []
+        for at in snapshots:
+            seen.append(at)
+            if at.seconds > LIMIT:
+                break
+        return [[a.seconds, a.steps, float(mean_term(*a.draw(jr.key(7), DRAWS)))] for a in seen]
+
+    contender = REGISTRY[tool]
+    keys = jr.split(jr.key(seed))
+    cold, warm = (judged(contender.run(target, family, rate, key=key)) for key in keys)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
+    return {"cold": cold, "warm": warm, "megabytes": round(peak)}
+
+
+def plan(given: argparse.Namespace) -> list[Row]:
+    """All runs, tools taking turns within a repetition."""
+    from contenders import REGISTRY
+
+    rows = [
+        {"task": task, "family": family, "tool": tool, "rate": rate, "seed": seed}
+        for task, family in itertools.product(given.tasks, given.families)
+        if (task, family) not in LEFT_OUT
+        for seed in range(given.repeats)
+        for tool, contender in REGISTRY.items()
+        if family in contender.families
+        for rate in contender.rates
+    ]
+    # The best rate is looked for once, unless --all-rates.
+    return [row for row in rows if row["seed"] == 0 or row["rate"] in (None, 0.01) or given.all_rates]
+
+
+def in_fresh_process(row: Row) -> Row:
+    """What this script prints when it is called for one row; a failure is a row too."""
+    call = [sys.executable, __file__, "--only", json.dumps(row)]
+    done = subprocess.run(call, env=os.environ | ISOLATED, capture_output=True, text=True, check=False)
+    if done.returncode:
+        return row | {"failed": done.stderr.strip().splitlines()[-1][:300]}
+    return row | json.loads(done.stdout.splitlines()[-1])
+
+
+def arrived(run: list[list[float]], mark: float) -> float:
+    """Seconds until the mark is reached and held; infinite if it never is."""
+    from quietgrad.arrival import arrival
+
+    # The answer is the last snapshot, so that it is held there.
+    held = [*run, run[-1]]
+    found = arrival([at[0] for at in held], [at[2] for at in held], mark)
+    return math.inf if found is None else found
+
+
+def table(rows: list[Row]) -> str:
+    """One line for each tool, and the rate at which it came first."""
+    head = "| model, family | tool | rate | cold, s | warm, s | µs a step | MB | ELBO |"
+    lines = [head, "|" + "---|" * 8]
+    done = [row for row in rows if "cold" in row]
+    for place, mine in _grouped(done, "task", "family"):
+        mark = max(at[2] for row in mine for at in row["cold"] if math.isfinite(at[2])) - MARGIN
+        for (tool,), own in _grouped(mine, "tool"):
+            medians = [
+                (_median(arrived(row["cold"], mark) for row in group), rate, group)
+                for (rate,), group in _grouped(own, "rate")
+            ]
+            cold, rate, group = min(medians, key=lambda each: (each[0], -_ended(each[2])))
+            warm = _median(arrived(row["warm"], mark) for row in group)
+            pace = _median(_pace(row["warm"]) for row in group)
+            cells = [f"{place[0]}, {place[1]}", tool, "" if rate is None else f"{rate:g}"]
+            cells += [_seconds(cold), _seconds(warm), "" if math.isnan(pace) else f"{1e6 * pace:.0f}"]
+            cells += [f"{_median(r['megabytes'] for r in group):.0f}", f"{_ended(group):.1f}"]
+            lines.append("| " + " | ".join(cells) + " |")
+    failed = [row for row in rows if "failed" in row]
+    lines += [f"{r['task']}, {r['family']}, {r['tool']}: failed: {r['failed']}" for r in failed]
+    return "\n".join(lines)
+
+
+def _grouped(rows: list[Row], *names: str) -> list[tuple[tuple[Any, ...], list[Row]]]:
+    groups: dict[tuple[Any, ...], list[Row]] = {}
+    for row in rows:
+        groups.setdefault(tuple(row[name] for name in names), []).append(row)
+    return list(groups.items())
+
+
+def _median(values: Iterable[float]) -> float:
+    return statistics.median(list(values))
+
+
+def _ended(group: list[Row]) -> float:
+    return _median(row["cold"][-1][2] for row in group)
+
+
+def _pace(run: list[list[float]]) -> float:
+    """Seconds a step, of tools that take equal ones: over all pieces but the first."""
+    if len(run) < 3 or run[-1][1] - run[0][1] < 1000:
+        return math.nan
+    return (run[-1][0] - run[0][0]) / (run[-1][1] - run[0][1])
+
+
+def _seconds(value: float) -> str:
+    return f"{value:.2f}" if math.isfinite(value) else "never"
+
+
+def main() -> None:
+    """Run what is missing, print the table; or be one of the fresh processes."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--tasks", nargs="+", default=None)
+    parser.add_argument("--families", nargs="+", default=FAMILIES)
+    parser.add_argument("--repeats", type=int, default=None)
+    parser.add_argument("--quick", action="store_true", help="two models, one repetition")
+    parser.add_argument("--all-rates", action="store_true", help="every rate in every repetition")
+    parser.add_argument("--table", action="store_true", help="run nothing")
+    parser.add_argument("--only", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.only is not None:
+        row = json.loads(given.only)
+        found = run_here(row["task"], row["family"], row["tool"], row["rate"], row["seed"])
+        print(json.dumps(found))
+        return
+    given.tasks = given.tasks or (QUICK if given.quick else TASKS)
+    given.repeats = given.repeats or (1 if given.quick else 5)
+    rows = json.loads(STORED.read_text())["rows"] if STORED.exists() else []
+    if not given.table:
+        from contenders import REGISTRY
+
+        for name, contender in REGISTRY.items():
+            print(f"{name}: {contender.settings}")
+        known = ("task", "family", "tool", "rate", "seed")
+        have = {tuple(row[name] for name in known) for row in rows}
+        for row in plan(given):
+            if tuple(row[name] for name in known) not in have:
+                print(*row.values(), flush=True)
+                rows.append(in_fresh_process(row))
+                save("peers", rows)
+    print(table(rows))
+
+
+if __name__ == "__main__":
+    main()

@@ -11,6 +11,7 @@ from ._version import __version__
 if TYPE_CHECKING:
     from . import tasks
     from .bases import Logistic, Normal, StudentT
+    from .compilation_cache import keep_compiled
     from .entropy import Closed, Sampled, StickTheLanding
     from .estimators import Controlled, Estimate, Pathwise, Quiet, ScoreFunction, estimator
     from .families import AffineRealNVP, FullRank, LowRank, MeanField, RealNVP, WhitenedRealNVP
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "bases": ["Logistic", "Normal", "StudentT"],
+    "compilation_cache": ["keep_compiled"],
     "entropy": ["Closed", "Sampled", "StickTheLanding"],
     "estimators": ["Controlled", "Estimate", "Pathwise", "Quiet", "ScoreFunction", "estimator"],
     "families": [
@@ -92,6 +94,7 @@ __all__ = [
     "fit",
     "gradient_error",
     "gradient_variance",
+    "keep_compiled",
     "lppd",
     "race",
     "tasks",

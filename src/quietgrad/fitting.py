@@ -7,6 +7,7 @@ from jaxtyping import Array, Key
 
 from ._checks import check_key, instance, lookup, part
 from .clock import Clock
+from .compilation_cache import keep_compiled_once
 from .families import REGISTRY as FAMILIES
 from .families import AbstractFamily
 from .methods import REGISTRY as METHODS
@@ -43,6 +44,7 @@ def fit(
     Ctrl-C ends the fit and returns the best answer so far, with status "interrupted".
     """
     clock = Clock()
+    keep_compiled_once()
     with clock.running():
         method = part(method, METHODS, AbstractMethod, "method")
         if seconds is not None and not seconds > 0:

@@ -27,7 +27,8 @@ result = qg.fit(target, method=qg.Sgd(steps=20), key=jax.random.key(0))
 asked = seen["/jax/compilation_cache/compile_requests_use_cache"]
 found = seen["/jax/compilation_cache/cache_hits"]
 folder = jax.config.jax_compilation_cache_dir
-print(json.dumps(dict(programs=result.programs, asked=asked, found=found, elbo=result.elbo, folder=folder)))
+report = dict(programs=result.programs, asked=asked, found=found, elbo=result.elbo, folder=folder)
+print(json.dumps(report))
 """
 
 
@@ -121,6 +122,7 @@ def test_old_programs_go_and_nothing_else(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.delenv(compilation_cache.VARIABLE)
     folder = qg.keep_compiled()
+    assert folder is not None
     old, new, other = (folder / name for name in ("old-cache", "new-cache", "notes.txt"))
     for path in (old, new, other):
         path.write_text("x")

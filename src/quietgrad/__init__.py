@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .families import AffineRealNVP, FullRank, LowRank, MeanField, RealNVP, WhitenedRealNVP
     from .fitting import fit
     from .gradient_noise import gradient_error, gradient_variance, variance_ratio
+    from .many import FitMany, fit_many
     from .methods import Auto, Bam, Saa, Sgd
     from .metrics import elbo, elbo_with_error, lppd
     from .racing import race
@@ -41,6 +42,7 @@ _HOMES = {
     ],
     "gradient_noise": ["gradient_error", "gradient_variance", "variance_ratio"],
     "fitting": ["fit"],
+    "many": ["FitMany", "fit_many"],
     "methods": ["Auto", "Bam", "Saa", "Sgd"],
     "metrics": ["elbo", "elbo_with_error", "lppd"],
     "racing": ["race"],
@@ -60,6 +62,7 @@ __all__ = [
     "Closed",
     "Controlled",
     "Estimate",
+    "FitMany",
     "FitResult",
     "FullRank",
     "Iid",
@@ -92,6 +95,7 @@ __all__ = [
     "elbo_with_error",
     "estimator",
     "fit",
+    "fit_many",
     "gradient_error",
     "gradient_variance",
     "keep_compiled",

@@ -9,6 +9,9 @@ from pathlib import Path
 FAST_COMPILATION = "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
 os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {FAST_COMPILATION}"
 
+# What one run of the tests compiled must not help the next one: they would not be the same tests.
+os.environ["QUIETGRAD_COMPILED"] = "off"
+
 import jax  # noqa: E402
 import pytest  # noqa: E402
 from subjects import key_of  # noqa: E402

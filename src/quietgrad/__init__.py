@@ -11,11 +11,13 @@ from ._version import __version__
 if TYPE_CHECKING:
     from . import tasks
     from .bases import Logistic, Normal, StudentT
+    from .compilation_cache import keep_compiled
     from .entropy import Closed, Sampled, StickTheLanding
     from .estimators import Controlled, Estimate, Pathwise, Quiet, ScoreFunction, estimator
     from .families import AffineRealNVP, FullRank, LowRank, MeanField, RealNVP, WhitenedRealNVP
     from .fitting import fit
     from .gradient_noise import gradient_error, gradient_variance, variance_ratio
+    from .many import FitMany, fit_many
     from .methods import Auto, Bam, Saa, Sgd
     from .metrics import elbo, elbo_with_error, lppd
     from .racing import race
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "bases": ["Logistic", "Normal", "StudentT"],
+    "compilation_cache": ["keep_compiled"],
     "entropy": ["Closed", "Sampled", "StickTheLanding"],
     "estimators": ["Controlled", "Estimate", "Pathwise", "Quiet", "ScoreFunction", "estimator"],
     "families": [
@@ -39,6 +42,7 @@ _HOMES = {
     ],
     "gradient_noise": ["gradient_error", "gradient_variance", "variance_ratio"],
     "fitting": ["fit"],
+    "many": ["FitMany", "fit_many"],
     "methods": ["Auto", "Bam", "Saa", "Sgd"],
     "metrics": ["elbo", "elbo_with_error", "lppd"],
     "racing": ["race"],
@@ -58,6 +62,7 @@ __all__ = [
     "Closed",
     "Controlled",
     "Estimate",
+    "FitMany",
     "FitResult",
     "FullRank",
     "Iid",
@@ -90,8 +95,10 @@ __all__ = [
     "elbo_with_error",
     "estimator",
     "fit",
+    "fit_many",
     "gradient_error",
     "gradient_variance",
+    "keep_compiled",
     "lppd",
     "race",
     "tasks",

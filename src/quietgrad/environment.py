@@ -71,6 +71,16 @@ def cpu_model() -> str:
         return platform.processor()
 
 
+def cpu_features() -> str:
+    """What tells kinds of processors apart that run different programs."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    starts = ("model name", "flags", "Features")
+    return "\n".join([platform.machine(), *sorted({line for line in lines if line.startswith(starts)})])
+
+
 def cache_folder() -> Path:
     """The user's cache folder for this package."""
     try:

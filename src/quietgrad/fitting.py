@@ -1,18 +1,24 @@
 """`fit`: the one call. It checks what was given, opens a recorder, and hands both to a method."""
 
+import dataclasses
 from typing import Any
 
 import equinox as eqx
+import numpy as np
 from jaxtyping import Array, Key
 
 from ._blas import one_blas_thread
-from ._checks import check_key, instance, lookup, part
+from ._checks import check_key, instance, lookup, part, whole
+from ._host import on_device
+from ._random import key_of, key_words
 from .clock import Clock
+from .compilation_cache import keep_compiled_once
 from .families import REGISTRY as FAMILIES
-from .families import AbstractFamily
+from .families import AbstractFamily, MeanField
 from .methods import REGISTRY as METHODS
 from .methods import AbstractMethod
 from .recorder import INTERRUPTED, Callback, Ended, Problem, Recorder
+from .restarts import fit_restarts
 from .results import FitResult, Status
 from .targets import Target
 
@@ -27,6 +33,7 @@ def fit(
     method: AbstractMethod | str = "auto",
     batch_size: int | None = None,
     seconds: float | int | None = None,
+    restarts: int = 1,
     progress: bool | None = None,
     callback: Callback | None = None,
     key: Key[Array, ""],
@@ -37,13 +44,15 @@ def fit(
     one that no richer one beats, or an instance, which is then the start. `method` is a registered name
     or an instance with its settings: `Auto()` needs none, `Sgd(estimator=..., optimizer=..., steps=...)`
     takes stochastic gradient steps, `Saa()` fixes its draws. `batch_size` rows are used a step; all of
-    them by default. `seconds` limits the whole call, compilation included. `progress=None` shows a line
+    them by default. `seconds` limits the whole call, compilation included. `restarts` fits from so many
+    starts, keeps the best and says in `result.restarts` how far they agree. `progress=None` shows a line
     when standard error is a terminal. `callback(moment)` is called at every evaluation and may return
     further columns of the history.
 
     Ctrl-C ends the fit and returns the best answer so far, with status "interrupted".
     """
     clock = Clock()
+    keep_compiled_once()
     with clock.running():
         method = part(method, METHODS, AbstractMethod, "method")
         if seconds is not None and not seconds > 0:
@@ -56,10 +65,18 @@ def fit(
                 f"family='auto' needs a method that chooses one ({', '.join(choosing)}); got "
                 f"{type(method).__name__}: name a family instead"
             )
-        recorder = Recorder(
-            problem, seconds=seconds, callback=callback, progress=progress, key=key, clock=clock
-        )
-        return run(problem, method, recorder)
+
+        def record(problem: Problem, number: int | None = 0) -> Recorder:
+            own = key if number == 0 else numbered(key, number)
+            return Recorder(
+                problem, seconds=seconds, callback=callback, progress=progress, key=own, clock=clock
+            )
+
+        restarts = whole(restarts, "restarts", least=1)
+        if restarts == 1:
+            return run(problem, method, record(problem))
+        problems = other_starts(problem, restarts, key, by_name=isinstance(family, str))
+        return fit_restarts(problems, method, record, run)
 
 
 def problem_of(
@@ -82,6 +99,39 @@ def problem_of(
     if batch_size is not None:
         batch_size = target.check_batch_size(batch_size)
     return Problem(target, family, batch_size, any_family)
+
+
+def other_starts(problem: Problem, count: int, key: Key[Array, ""], *, by_name: bool) -> list[Problem]:
+    """The problem from `count` starts; its own is the first.
+
+    A family given by name starts anew from its `init`; an instance from random mean-field members.
+    """
+    q, numbers = problem.q, range(1, count)
+    if by_name:
+        made = eqx.filter_jit(type(q).init)
+        starts = [made(q.dim, key=numbered(key, number)) for number in numbers]
+    else:
+        rngs = [np.random.default_rng(key_words(numbered(key, number))) for number in numbers]
+        members = [MeanField.of(*(0.5 * rng.standard_normal((2, q.dim))), q) for rng in rngs]
+        if not q.contains(members[0]):
+            raise ValueError(
+                f"restarts={count} needs other starts like the {type(q).__name__} that was given, which "
+                "cannot start from a mean-field member; name the family, or fit from starts of your own "
+                "and hand the results to diagnose(restarts=...)"
+            )
+        starts = [
+            eqx.filter_jit(q.start_from)(member, key=numbered(key, number))
+            for number, member in zip(numbers, members, strict=True)
+        ]
+    return [problem, *(dataclasses.replace(problem, q=start) for start in starts)]
+
+
+def numbered(key: Key[Array, ""], number: int | None) -> Key[Array, ""]:
+    """The key of the start of this number, worked out on the host: folding it would compile."""
+    stream = 2**32 - 1 if number is None else number
+    return key_of(
+        on_device(np.random.default_rng([*key_words(key), stream]).integers(0, 2**32, 2, np.uint32))
+    )
 
 
 def run(problem: Problem, method: AbstractMethod, recorder: Recorder) -> FitResult:

@@ -16,6 +16,7 @@ import numpy as np
 import optax
 from jaxtyping import Array, Key
 
+from .compilation_cache import keep_compiled_once
 from .estimators import REGISTRY as ESTIMATORS
 from .estimators import AbstractEstimator, Pathwise, estimator
 from .families import AbstractFamily
@@ -157,6 +158,7 @@ def race(
     """
     if not seconds > 0:
         raise ValueError(f"seconds must be positive; got {seconds!r}")
+    keep_compiled_once()
     problem = problem_of(target, family, batch_size, key=key)
     field = entrants_for(full_batch=batch_size is None) if entrants is None else dict(entrants)
     methods = {name: _method(given, learning_rate) for name, given in field.items()}

@@ -14,6 +14,7 @@ from jaxtyping import Array, Float, Key, PyTree, UInt32
 from ._checks import whole
 from ._extras import adapter
 from ._random import key_words
+from .diagnostics.agreement import Agreement
 from .diagnostics.diagnose import diagnose
 from .diagnostics.diagnosis import Diagnosis, Ending, Restart
 from .diagnostics.draws import moments
@@ -127,6 +128,8 @@ class FitResult(eqx.Module):
     decisions: tuple[Any, ...] = ()
     # Two words of a key of its own, from which a diagnosis takes its random numbers.
     words: UInt32[Array, "2"] | None = None
+    # Where the other starts led, if there were any.
+    restarts: Agreement | None = None
 
     @property
     def seconds(self) -> float:
@@ -136,6 +139,7 @@ class FitResult(eqx.Module):
     def explain(self) -> str:
         """How the fit went, in words: what the method decided, one decision a line, and the end."""
         lines = [*map(str, self.decisions), str(self), self.evaluation]
+        lines += [] if self.restarts is None else [str(self.restarts)]
         return "\n".join(lines)
 
     def sample(self, key: Key[Array, ""], draws: int = 1000) -> Any:
@@ -183,12 +187,14 @@ class FitResult(eqx.Module):
         """One verdict (trust, use the corrected draws, do not trust), why, and what to do.
 
         Takes about as long as the fit: `draws` for importance weights, then short chains and climbs.
-        `restarts` are other fits of the same target, which should agree with this one.
+        `restarts` are other fits of the same target, which should agree with this one, beside those that
+        the fit has made itself.
         """
         rng = self._rng(0)
         converged = self.status is Status.CONVERGED
         ending = Ending(str(self.status), self.hint, converged, self.status.failed)
         others = [Restart(*moments(other.q, rng), other.elbo, other.elbo_error) for other in restarts]
+        others += [] if self.restarts is None else self.restarts.others
         draws = whole(draws, "draws", least=1)
         return diagnose(self.target, self.q, ending, rng, draws=draws, restarts=others)
 

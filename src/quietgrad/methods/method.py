@@ -1,20 +1,29 @@
 """The contract of a method: how an ELBO is climbed. Settings in the module, everything else recorded."""
 
 import abc
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import equinox as eqx
 from jaxtyping import Array, UInt32
 
 from .._random import key_of
-from ..families import AbstractFamily
-from ..recorder import Problem, Recorder
+from ..families import AbstractFamily, MeanField
+from ..recorder import Answer, Problem, Recorder
 from ..results import Status
 from ..targets import Target
 
-__all__ = ["AbstractMethod", "Ending", "Problem", "Recorder", "started_from"]
+__all__ = ["AbstractMethod", "Ending", "Problem", "Recorder", "Scouted", "started_from"]
 
 # How a method thinks it ended, and a sentence on it; the recorder checks both.
 Ending = tuple[Status, str]
+
+
+class Scouted(NamedTuple):
+    """Where a start leads, roughly: a mean-field start there, and an answer if its ELBO is finite."""
+
+    first: MeanField
+    answer: Answer | None
 
 
 class AbstractMethod(eqx.Module):
@@ -28,6 +37,11 @@ class AbstractMethod(eqx.Module):
     def refuses(self, target: Target, q: AbstractFamily, batch_size: int | None) -> str | None:
         """Why this method cannot fit the family to the target; None if it can."""
         del target, q, batch_size
+        return None
+
+    def scout(self, problems: Sequence[Problem], recorder: Recorder) -> list[Scouted] | None:
+        """Where problems that differ in their starts lead, for far less than a fit; None if unknown."""
+        del problems, recorder
         return None
 
     @abc.abstractmethod

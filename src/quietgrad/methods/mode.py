@@ -54,10 +54,10 @@ def find_mode(
         best = min(found, key=lambda at: at.value if np.isfinite(at.value) else np.inf)
         if not np.isfinite(best.value):
             return None
-        return _settled(points, best.x, -best.value, recorder)
+        return settled(points, best.x, -best.value, recorder)
 
 
-def _settled(
+def settled(
     points: Points, z: Float[np.ndarray, " dim"], height: float, recorder: Recorder
 ) -> Mode | None:
     """Newton steps to the top, each in the coordinates of the curvature before."""

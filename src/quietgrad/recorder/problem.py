@@ -6,7 +6,7 @@ from typing import NamedTuple
 import equinox as eqx
 from jaxtyping import PyTree
 
-from ..families import AbstractFamily
+from ..families import AbstractFamily, MeanField
 from ..judging import Terms
 from ..targets import Target
 
@@ -15,12 +15,14 @@ class Problem(eqx.Module):
     """What is to be fitted: a target, the family at its start, and the rows of a step.
 
     With `any_family`, q is only where the method begins: it may answer with a member of any family.
+    `first` is the mean-field start that goes with q; by default it is q itself, or a random one.
     """
 
     target: Target
     q: AbstractFamily
     batch_size: int | None = eqx.field(static=True, default=None)
     any_family: bool = eqx.field(static=True, default=False)
+    first: MeanField | None = None
 
 
 class Evaluation(NamedTuple):

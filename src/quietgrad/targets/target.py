@@ -4,6 +4,7 @@
 keeps the numbers of its rows, for estimators that remember something about each of them.
 """
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -184,6 +185,20 @@ class Target(eqx.Module):
             lambda t: (t.data, t.row_numbers), self, (data, numbers), is_leaf=lambda x: x is None
         )
 
+    def with_data(self, data: PyTree) -> "Target":
+        """The same model with other data: arrays like those it has, of any number of rows.
+
+        `size` becomes the number of rows, unless it was given.
+        """
+        if self.log_likelihood is None:
+            raise ValueError("this target has no data that others could take the place of")
+        new = _as_data(data)
+        here, there = (jax.tree.map(lambda x: (x.shape[1:], x.dtype), d) for d in (self.data, new))
+        if jax.tree.structure(self.data) != jax.tree.structure(new) or here != there:
+            raise ValueError(f"data must be like that of the target, with rows of {here}; got {there}")
+        size = _rows(new) if self.size == self.rows else self.size
+        return _replaced(self, data=new, row_numbers=None, size=size)
+
     def check_batch_size(self, batch_size: int) -> int:
         """`batch_size` as an int, or a `ValueError` unless it is between 1 and the rows at hand."""
         batch_size = whole(batch_size, "batch_size", least=1)
@@ -214,6 +229,15 @@ class Target(eqx.Module):
         if self.log_likelihood is not None:
             advice = f"one real value per row, shape ({self.rows},)"
             _check_shape("log_likelihood", self.log_likelihoods, z, (self.rows,), advice)
+
+
+def _replaced(target: Target, **changes: Any) -> Target:
+    """The target with other fields, static ones too, without another look at its functions."""
+    made = object.__new__(Target)
+    for field in dataclasses.fields(target):
+        value = changes.get(field.name, getattr(target, field.name))
+        object.__setattr__(made, field.name, value)
+    return made
 
 
 def _prior(target: Target, z: Float[Array, " dim"]) -> Any:

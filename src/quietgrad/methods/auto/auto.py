@@ -6,25 +6,28 @@ curvature. What is left is annealed away by stochastic steps. The fit ends when 
 nor a Newton step promises to gain much. A family that cannot hold a mean-field solution explores first.
 """
 
+from collections.abc import Sequence
+
 import equinox as eqx
 import numpy as np
 
 from ..._checks import whole
 from ...clock import OPTIMISE
 from ...estimators import AbstractEstimator, resolve
-from ...families import AbstractFamily, MeanField
+from ...families import AbstractFamily, FitsQuadratic, MeanField
 from ...judging import paired
 from ...points import Points
 from ...recorder import Answer
 from ...results import Status
 from ...targets import Target
 from ..fixed_draws import Climb
-from ..method import AbstractMethod, Ending, Problem, Recorder, started_from
+from ..method import AbstractMethod, Ending, Problem, Recorder, Scouted, started_from
 from ..newton import Curved
 from .anneal import anneal
 from .curvature import from_mode, newton_from, promise, what_is_left, worth_newton
 from .explore import explore
 from .ladder import ladder
+from .scouting import scout_climbs, scout_modes
 from .stage import Runner
 from .starts import compete
 
@@ -78,18 +81,11 @@ class Auto(AbstractMethod):
 
     def run(self, problem: Problem, recorder: Recorder) -> Ending:
         """Starts, curvature, annealing; for any family, up the ladder as long as it pays."""
-        q = problem.q
-        fixed = None if isinstance(self.estimator, str) else self.estimator
-        run = Runner(
-            problem,
-            recorder,
-            fixed,
-            by_clock=self.by_clock,
-            gain=self.gain,
-            probe_after=self.probe_after,
-            fixed_draws=self.fixed_draws,
-        )
-        first = MeanField.start_of(q, recorder.rng("mean-field"))
+        q, run = problem.q, self._runner(problem, recorder)
+        first = _first(problem, recorder)
+        if problem.first is not None:
+            # What an ending is held against: the start itself, not where it was found to lead.
+            recorder.look(q, 0)
         if not q.contains(first):
             at = run.begin(recorder.look(q, 0), "explore")
             at, rate = explore(run, at, q.advice.explore_rate, self.steps)
@@ -108,6 +104,29 @@ class Auto(AbstractMethod):
             )
         answer = self._mean_field(run, points, first, ahead)
         return self._within(run, points, answer, q, ahead)
+
+    def scout(self, problems: Sequence[Problem], recorder: Recorder) -> list[Scouted] | None:
+        """Modes, or climbs at few draws; unknown for families that begin by exploring."""
+        firsts = [_first(problem, recorder, f" {n}") for n, problem in enumerate(problems)]
+        problem = problems[0]
+        if not self.fixed_draws or not problem.q.contains(firsts[0]):
+            return None
+        points = self._points(problem, problem.q, recorder)
+        if worth_newton(self._runner(problem, recorder), points, problem.q):
+            assert isinstance(problem.q, FitsQuadratic)
+            return scout_modes(points, firsts, problem.q, recorder)
+        return scout_climbs(points, firsts, recorder)
+
+    def _runner(self, problem: Problem, recorder: Recorder) -> Runner:
+        return Runner(
+            problem,
+            recorder,
+            None if isinstance(self.estimator, str) else self.estimator,
+            by_clock=self.by_clock,
+            gain=self.gain,
+            probe_after=self.probe_after,
+            fixed_draws=self.fixed_draws,
+        )
 
     def _within(
         self,
@@ -181,7 +200,7 @@ class Auto(AbstractMethod):
         others = "".join(f"; {name} led to {elbo:.2f}" for name, elbo in found.others.items())
         numbers = {"elbo": found.answer.terms.elbo, "start": found.name, "others": others}
         run.note("climb", found.steps, run.first(start), float("nan"), **numbers)
-        if run.problem.batch_size is None or start is run.problem.q:
+        if run.problem.batch_size is None or isinstance(run.problem.q, MeanField):
             return found.answer
         # Some rows led here; on with all of them while steps are cheap.
         at, rates = run.begin(found.answer, "coarse"), self._rates(start, near=False)
@@ -232,3 +251,10 @@ class Auto(AbstractMethod):
         if near:
             return advice.near_rate, advice.near_rate
         return advice.anneal_rate, advice.most_anneal_rate
+
+
+def _first(problem: Problem, recorder: Recorder, which: str = "") -> MeanField:
+    """The mean-field start that goes with a problem."""
+    if problem.first is not None:
+        return problem.first
+    return MeanField.start_of(problem.q, recorder.rng(f"mean-field{which}"))

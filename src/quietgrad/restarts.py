@@ -1,0 +1,152 @@
+"""Fits from several starts: the best answer, and how far the others agree with it.
+
+A method that can scout tells where all starts lead for far less than a fit each. Starts that lead to the
+same place are finished once, and those that are clearly behind not at all. Other methods fit in turns.
+"""
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from .clock import EVALUATE
+from .diagnostics.agreement import BEHIND, NOT_RUN, SAME, Agreement, Start
+from .diagnostics.diagnosis import Restart
+from .judging import Terms, paired
+from .methods import AbstractMethod
+from .methods.method import Scouted
+from .recorder import Ended, Problem, Recorder
+from .results import FitResult, Status
+
+# Starts whose means are this close, in sds, and whose ELBOs are, in nats, lead to the same answer.
+SAME_SDS, SAME_NATS = 0.5, 1.0
+# Nats below the best of all at which a start is not finished: more than finishing gains, as a rule.
+FAR_BEHIND = 10.0
+
+
+class Finished(NamedTuple):
+    """A fit, and its answer at the draws that all of them are compared at."""
+
+    result: FitResult
+    terms: Terms
+
+
+# A recorder for the start of this number; that of none in particular compares them.
+Record = Callable[[Problem, int | None], Recorder]
+Run = Callable[[Problem, AbstractMethod, Recorder], FitResult]
+
+
+def fit_restarts(
+    problems: Sequence[Problem], method: AbstractMethod, record: Record, run: Run
+) -> FitResult:
+    """The best of the fits of problems that differ in their starts, with their agreement."""
+    common = record(problems[0], None)
+    try:
+        with common.watching():
+            scouted = method.scout(problems, common)
+    except Ended:
+        # Interrupted or out of time already: this ends at once, with the first start as its answer.
+        return run(problems[0], method, common)
+    order, leader = _plan(scouted, len(problems))
+    finished: dict[int, Finished] = {}
+    for number in order:
+        problem, recorder = problems[number], record(problems[number], number)
+        if scouted is not None:
+            problem = dataclasses.replace(problem, first=scouted[number].first)
+        result = run(problem, method, recorder)
+        with common.clock.running(), common.clock.phase(EVALUATE):
+            finished[number] = Finished(result, common.terms(result.q))
+        if result.status is Status.INTERRUPTED or common.left() <= 0:
+            break
+    best = max(finished, key=lambda n: _height(finished[n].terms))
+    ended = [done.result for done in finished.values() if done.result.status is Status.INTERRUPTED]
+    answer = finished[best].result
+    return dataclasses.replace(
+        answer,
+        status=ended[0].status if ended else answer.status,
+        hint=ended[0].hint if ended else answer.hint,
+        clock=common.clock.read(),
+        programs=common.clock.programs,
+        restarts=_agreement(finished, best, leader, scouted),
+    )
+
+
+def _plan(scouted: Sequence[Scouted] | None, count: int) -> tuple[list[int], list[int]]:
+    """The starts to finish, the most promising first, and for each start the one that it goes with."""
+    leader = list(range(count))
+    if scouted is None:
+        return list(range(count)), leader
+    terms = [None if each.answer is None else each.answer.terms for each in scouted]
+    by_height = sorted(range(count), key=lambda n: -_height(terms[n]))
+    leaders: list[int] = []
+    for number in by_height:
+        there = terms[number]
+        others = [n for n in leaders if there is not None and _agree(there, terms[n])]
+        leader[number] = others[0] if others else number
+        leaders += [] if others else [number]
+    top = terms[by_height[0]]
+    return [n for n in leaders if n == by_height[0] or not _behind(terms[n], top)], leader
+
+
+def _agreement(
+    finished: Mapping[int, Finished], best: int, leader: list[int], scouted: Sequence[Scouted] | None
+) -> Agreement:
+    starts, others, answers = [], [], _answers(finished, best)
+    for number, led in enumerate(leader):
+        # Nothing was scouted where a start was neither finished nor goes with one that was.
+        rough = None if scouted is None else scouted[number].answer
+        if led in finished:
+            done, (result, terms) = answers[led], finished[led]
+            distance = _distance(terms, finished[best].terms)
+            if number != led and scouted is not None and rough is not None:
+                ahead = scouted[led].answer
+                assert ahead is not None
+                distance = max(distance, _distance(rough.terms, ahead.terms))
+            status = str(result.status) if number == led else SAME
+            starts.append(Start(result.elbo, result.elbo_error, distance, status, done))
+        elif rough is not None:
+            terms = rough.terms
+            distance = _distance(terms, finished[best].terms)
+            starts.append(Start(terms.elbo, terms.error, distance, BEHIND, led))
+        else:
+            starts.append(Start(math.nan, math.nan, math.nan, NOT_RUN, led))
+            continue
+        if number != best:
+            others.append(Restart(terms.mean, terms.std, starts[-1].elbo, starts[-1].error))
+    return Agreement(tuple(starts), best, tuple(others))
+
+
+def _answers(finished: Mapping[int, Finished], best: int) -> dict[int, int]:
+    """For each fit the first one, the best before all, that ended with the same answer."""
+    answers: dict[int, int] = {}
+    for number in [best, *(n for n in finished if n != best)]:
+        terms = finished[number].terms
+        same = [n for n in dict.fromkeys(answers.values()) if _agree(terms, finished[n].terms)]
+        answers[number] = same[0] if same else number
+    return answers
+
+
+def _agree(a: Terms, b: Terms | None) -> bool:
+    if b is None:
+        return False
+    difference, error = paired(a, b)
+    return abs(difference) < SAME_NATS + 2 * error and _distance(a, b) < SAME_SDS
+
+
+def _behind(a: Terms | None, top: Terms | None) -> bool:
+    if a is None or top is None:
+        return True
+    lost, error = paired(top, a)
+    return lost > FAR_BEHIND + 2 * error
+
+
+def _distance(a: Terms, b: Terms) -> float:
+    """How far the means are apart at most, in sds of the wider one."""
+    with np.errstate(all="ignore"):
+        return float(np.max(np.abs(a.mean - b.mean) / np.maximum(a.std, b.std)))
+
+
+def _height(terms: Terms | None) -> float:
+    return -math.inf if terms is None or not math.isfinite(terms.elbo) else terms.elbo

@@ -54,16 +54,17 @@ def trust_is_wrong(row: dict[str, Any], reference: dict[str, Any]) -> bool:
     """Whether a row says `trust` of means or scales that are off, or of what cannot be right."""
     if row["verdict"] != TRUST:
         return False
+    return not fine(row, reference)
+
+
+def fine(row: dict[str, Any], reference: dict[str, Any]) -> bool:
+    """Whether means and scales of q are right, of a posterior that q can follow."""
     if reference["must_warn"] is not None or row["mean_error"] is None:
-        return True
+        return False
     spread = max(row["most_std_ratio"], 1 / max(row["least_std_ratio"], 1e-300))
-    return row["mean_error"] > RIGHT or spread > RIGHT_STD
+    return row["mean_error"] <= RIGHT and spread <= RIGHT_STD
 
 
 def needless_warning(row: dict[str, Any], reference: dict[str, Any]) -> bool:
     """Whether a right answer with right scales is called untrustworthy."""
-    if reference["must_warn"] is not None or row["mean_error"] is None:
-        return False
-    spread = max(row["most_std_ratio"], 1 / max(row["least_std_ratio"], 1e-300))
-    fine = row["mean_error"] <= RIGHT and spread <= RIGHT_STD
-    return fine and row["verdict"] == DO_NOT_TRUST
+    return fine(row, reference) and row["verdict"] == DO_NOT_TRUST

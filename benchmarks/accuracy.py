@@ -76,7 +76,7 @@ def put(name: str, row: dict[str, Any]) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Fit every model with every tool and seed that is not stored, and store each row when it is ready."""
+    """Fit every model with every tool and seed that is not stored; store each row when it is ready."""
     store, faults = Store(arguments.label), 0
     for name in with_reference(arguments.models):
         wanted = [(tool, seed) for tool in arguments.tools for seed in arguments.seeds]

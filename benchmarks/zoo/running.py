@@ -18,8 +18,8 @@ LIMIT = 900.0
 def fits(model: str, jobs: list[tuple[str, int]], *, cold: bool) -> Iterator[tuple[Row, Row]]:
     """Row and environment of each (tool, seed), in their order.
 
-    All are made by one process, so that programs are shared. If it dies or takes too long, the fit it was
-    at is a row that says so, and another process goes on with the next.
+    All are made by one process, so that programs are shared. If it dies or takes too long, the fit it
+    was at is a row that says so, and another process goes on with the next.
     """
     left, environment = list(jobs), {}
     while left:

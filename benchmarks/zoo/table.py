@@ -19,8 +19,8 @@ TOOLS = {
     "pymc-advi": "PyMC ADVI",
 }
 HEAD = (
-    "tool", "models", "fits", *CLASSES, "right of those with moments", "wrong among `trust`",
-    "warned of needlessly",
+    "tool", "models", "fits", *CLASSES, "right of those with moments", "scales right too",
+    "wrong among `trust`", "warned of needlessly",
 )  # fmt: skip
 
 
@@ -48,15 +48,14 @@ def summary(rows: list[Row], references: dict[str, Any]) -> list[str]:
         if not own:
             continue
         classes = [classify(*pair) for pair in own]
-        # No Gaussian is right where the reference says so, and nothing is where there are no moments.
         known = [label for label, (_, truth) in zip(classes, own, strict=True) if "mean" in truth]
-        trusting = [pair for pair in own if pair[0]["verdict"] == "trust"]
+        trusting = [row for row, _ in own if row["verdict"] == "trust"]
+        good = [row for row, _ in own if fine(row)]
         models = len({row["model"] for row, _ in own})
         cells = [words, models, len(own), *(classes.count(label) for label in CLASSES)]
-        cells += [f"{known.count('right')} of {len(known)} ({_percent(known)})"]
-        cells += [f"{sum(trust_is_wrong(*pair) for pair in trusting)} of {len(trusting)}"]
-        right = sum(fine(*pair) for pair in own)
-        cells += [f"{sum(needless_warning(*pair) for pair in own)} of {right}"]
+        cells += [f"{known.count('right')} of {len(known)} ({_percent(known)})", len(good)]
+        cells += [f"{sum(map(trust_is_wrong, trusting))} of {len(trusting)}"]
+        cells += [f"{sum(map(needless_warning, good))} of {len(good)}"]
         lines.append(_line(cells))
     return lines
 

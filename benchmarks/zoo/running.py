@@ -23,7 +23,7 @@ def fits(model: str, jobs: list[tuple[str, int]], *, cold: bool) -> Iterator[tup
     """
     left, environment = list(jobs), {}
     while left:
-        for line in _lines(model, left, cold=cold):
+        for line in _lines(model, list(left), cold=cold):
             if isinstance(line, str):
                 tool, seed = left.pop(0)
                 yield failed(model, tool, seed, line), environment

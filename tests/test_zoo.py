@@ -155,9 +155,11 @@ def test_classes(verdict, mean, corrected, expected):
 
 
 def test_what_no_gaussian_follows_must_not_be_trusted():
-    truth = TRUTH | {"must_warn": "two modes"}
-    assert classify(row_of("trust", [0.0, 10.0]), truth) == "silent"
-    assert trust_is_wrong(row_of("trust", [0.0, 10.0]), truth)
+    truth, narrow = TRUTH | {"must_warn": "two modes"}, [0.1, 0.2]
+    assert classify(row_of("trust", [0.0, 10.0], narrow), truth) == "silent"
+    assert classify(row_of("trust", [0.0, 10.0], narrow), TRUTH) == "right"
+    # A flow can follow what no Gaussian does.
+    assert classify(row_of("trust", [0.0, 10.0]), truth) == "right"
     nothing = {"must_warn": "improper"}
     row = {
         "verdict": "do not trust",
@@ -165,10 +167,12 @@ def test_what_no_gaussian_follows_must_not_be_trusted():
         **errors(nothing, np.zeros(2), np.ones(2)),
     }
     assert classify(row, nothing) == "says so"
+    assert classify(row | {"verdict": "trust"}, nothing) == "silent"
+    assert trust_is_wrong(row | {"verdict": "trust"})
 
 
 def test_verdicts_are_held_against_means_and_scales():
-    assert not trust_is_wrong(row_of("trust", [0.0, 10.0]), TRUTH)
-    assert trust_is_wrong(row_of("trust", [0.0, 10.0], [0.7, 2.0]), TRUTH)
-    assert needless_warning(row_of("do not trust", [0.0, 10.0]), TRUTH)
-    assert not needless_warning(row_of("do not trust", [0.0, 10.0], [0.1, 2.0]), TRUTH)
+    assert not trust_is_wrong(row_of("trust", [0.0, 10.0]))
+    assert trust_is_wrong(row_of("trust", [0.0, 10.0], [0.7, 2.0]))
+    assert needless_warning(row_of("do not trust", [0.0, 10.0]))
+    assert not needless_warning(row_of("do not trust", [0.0, 10.0], [0.1, 2.0]))

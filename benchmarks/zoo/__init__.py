@@ -40,8 +40,25 @@ FOLDERS = (
 REGISTRY: dict[str, Callable[[], Model]] = {
     name: make for folder in FOLDERS for name, make in folder.MODELS.items()
 }
+# Models whose references were made after the verdict's limits were set: how it does there is not by
+# construction. Rows labelled "held-back" are of their first run, before anything was changed for them.
+HELD_BACK = (
+    "radon-centred",
+    "radon-noncentred",
+    "ar2",
+    "arma",
+    "growth",
+    "local-level",
+    "lotka-volterra",
+    "gp-regression",
+    "gp-poisson",
+    "mixture-ordered",
+    "mixture-switching",
+    "horseshoe",
+    "rstan-1075",
+)
 
-__all__ = ["REGISTRY", "Model", "Moments", "View", "load"]
+__all__ = ["HELD_BACK", "REGISTRY", "Model", "Moments", "View", "load"]
 
 
 def load(name: str) -> Model:

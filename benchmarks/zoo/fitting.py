@@ -9,25 +9,11 @@ import numpy as np
 
 import quietgrad as qg
 from quietgrad.families.capabilities import HasMoments
-from quietgrad.methods import REGISTRY as METHODS
 
 from .judging import CORRECTED, DO_NOT_TRUST, TRUST, errors
 from .model import Model
 
 DRAWS = 20_000
-
-
-def missing(tool: str) -> str | None:
-    """Why this way of fitting is not there, or None."""
-    if tool == "bam" and "bam" not in METHODS:
-        return "batch and match is not a registered method"
-    if tool == "auto":
-        line = qg.Target.from_logdensity(lambda z: -0.5 * z @ z, 1)
-        try:
-            qg.fit(line, "auto", progress=False, key=jr.key(0))
-        except ValueError as error:
-            return str(error)
-    return None
 
 
 def fit(model: Model, reference: dict[str, Any], tool: str, seed: int) -> dict[str, Any]:
@@ -59,9 +45,6 @@ def moments(q: Any, key: jax.Array) -> tuple[np.ndarray, np.ndarray]:
 
 def _verdict(result: Any, reference: dict[str, Any], seed: int) -> dict[str, Any]:
     began = time.perf_counter()
-    if not hasattr(result, "diagnose"):
-        verdict = TRUST if str(result.status) == "converged" else DO_NOT_TRUST
-        return {"verdict": verdict, "judged_by": "status", "corrected_error": None}
     try:
         found = result.diagnose()
     except Exception as error:
@@ -76,10 +59,11 @@ def _verdict(result: Any, reference: dict[str, Any], seed: int) -> dict[str, Any
         "advice": list(found.advice),
         "khat": float(found.khat),
         "corrected_error": None,
+        "gradients": found.gradients,
         "verdict_seconds": round(time.perf_counter() - began, 2),
     }
     if row["verdict"] == CORRECTED:
         points = np.asarray(result.posterior(jr.key(2000 + seed), 4000).points)
         after = errors(reference, points.mean(axis=0), points.std(axis=0))
-        row["corrected_error"] = after["mean_error"]
+        row |= {f"corrected_{name.removeprefix('mean_')}": value for name, value in after.items()}
     return row

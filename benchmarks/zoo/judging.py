@@ -2,7 +2,9 @@
 
 An answer is right if every posterior mean is within 0.25 posterior standard deviations of the reference.
 The answer is what the tool tells its user to take: q, or its corrected draws where the verdict asks for
-those. A wrong answer is silent if it is called trustworthy, or worth correcting.
+those. A wrong answer is silent if it is called trustworthy, or worth correcting. Scales do not enter
+there: a mean-field fit with right means and scales far too small is right, and should not be trusted.
+What is called trustworthy is held against means and scales.
 """
 
 import math
@@ -42,7 +44,7 @@ def _finite(value: Any) -> float:
 def classify(row: dict[str, Any], reference: dict[str, Any]) -> str:
     """One of `CLASSES` for a stored row."""
     verdict = row["verdict"]
-    if reference["must_warn"] is not None and verdict == TRUST:
+    if reference["must_warn"] is not None and verdict == TRUST and not fine(row):
         return "silent"
     error = row["corrected_error"] if verdict == CORRECTED else row["mean_error"]
     if error is not None and error <= RIGHT:
@@ -50,20 +52,19 @@ def classify(row: dict[str, Any], reference: dict[str, Any]) -> str:
     return "says so" if verdict == DO_NOT_TRUST else "silent"
 
 
-def trust_is_wrong(row: dict[str, Any], reference: dict[str, Any]) -> bool:
-    """Whether a row says `trust` of means or scales that are off, or of what cannot be right."""
-    if row["verdict"] != TRUST:
+def fine(row: dict[str, Any]) -> bool:
+    """Whether all means and all scales of q are right; never where the posterior has none."""
+    if row["mean_error"] is None:
         return False
-    if reference["must_warn"] is not None or row["mean_error"] is None:
-        return True
     spread = max(row["most_std_ratio"], 1 / max(row["least_std_ratio"], 1e-300))
-    return row["mean_error"] > RIGHT or spread > RIGHT_STD
+    return row["mean_error"] <= RIGHT and spread <= RIGHT_STD
 
 
-def needless_warning(row: dict[str, Any], reference: dict[str, Any]) -> bool:
+def trust_is_wrong(row: dict[str, Any]) -> bool:
+    """Whether a row says `trust` of means or scales that are off, or do not exist."""
+    return row["verdict"] == TRUST and not fine(row)
+
+
+def needless_warning(row: dict[str, Any]) -> bool:
     """Whether a right answer with right scales is called untrustworthy."""
-    if reference["must_warn"] is not None or row["mean_error"] is None:
-        return False
-    spread = max(row["most_std_ratio"], 1 / max(row["least_std_ratio"], 1e-300))
-    fine = row["mean_error"] <= RIGHT and spread <= RIGHT_STD
-    return fine and row["verdict"] == DO_NOT_TRUST
+    return fine(row) and row["verdict"] == DO_NOT_TRUST

@@ -33,11 +33,11 @@ class View:
 class Model:
     """A posterior. Without `exact`, its reference moments come from long chains.
 
-    `must_warn` says why no Gaussian has this posterior's means and scales: a fit that calls itself
-    trustworthy is then wrong. `proper` is false where there are no moments to compare with. `mirror`
-    maps a draw to its equally probable counterpart in the other mode, where chains stay in one of them.
-    `source` is the public report this model was written after. `start` is where chains begin, in the
-    view's coordinates.
+    `must_warn` says why a Gaussian, or anything, cannot have this posterior's means and scales: a fit
+    that calls itself trustworthy has to have both right, not the means alone. `proper` is false where
+    there are no moments to compare with. `mirror` maps a draw to its equally probable counterpart in
+    the other mode, where chains stay in one of them. `source` is the public report this model was
+    written after. `start` is where chains begin, in the view's coordinates.
     """
 
     about: str

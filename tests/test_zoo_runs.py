@@ -1,0 +1,104 @@
+"""The zoo's bookkeeping: rows that are stored once, processes that die, tables that count."""
+
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
+if not BENCHMARKS.exists():
+    pytest.skip("the benchmarks are not part of the source distribution", allow_module_level=True)
+sys.path.insert(0, str(BENCHMARKS))
+
+store, running, table = map(import_module, ("zoo.store", "zoo.running", "zoo.table"))
+HERE = {"commit": "0" * 40, "dirty": False, "cpu": "a cpu", "cores": 2}
+HERE |= {"python": "3", "jax": "0", "precision": "float64"}
+TRUTH = {"dim": 1, "mean": [0.0], "std": [1.0], "must_warn": None}
+
+
+def row_of(model="logistic", tool="auto", seed=0, error=0.0, ratio=1.0, verdict="trust", **more):
+    row = {"model": model, "tool": tool, "seed": seed, "mean_error": error, "verdict": verdict}
+    row |= {"least_std_ratio": ratio, "most_std_ratio": ratio, "corrected_error": None}
+    return row | more
+
+
+def test_a_fit_is_stored_once_and_in_the_order_of_the_zoo(tmp_path):
+    rows = store.Store("fits", tmp_path)
+    for row in (row_of("banana"), row_of(seed=1), row_of(error=3.0)):
+        rows.put(row, HERE)
+    rows.put(row_of(error=0.1), HERE | {"commit": "1" * 40})
+    assert [(row["model"], row["seed"]) for row in rows.rows("auto")] == [
+        ("logistic", 0), ("logistic", 1), ("banana", 0),
+    ]  # fmt: skip
+    assert rows.rows("auto")[0]["mean_error"] == 0.1
+    assert rows.has("logistic", "auto", 1)
+    assert not rows.has("logistic", "full-rank", 1)
+    # An environment stays as long as a row was made in it.
+    assert len(rows.environments("auto")) == 2
+    rows.put(row_of(seed=1), HERE | {"commit": "1" * 40})
+    rows.put(row_of("banana"), HERE | {"commit": "1" * 40})
+    assert [place["commit"] for place in rows.environments("auto").values()] == ["1" * 40]
+
+
+def test_a_process_that_dies_is_a_row_and_another_goes_on(monkeypatch):
+    started = []
+
+    def lines(model, jobs, *, cold):
+        started.append(list(jobs))
+        yield HERE
+        for tool, seed in jobs:
+            if (tool, seed) == ("auto", 1) and len(started) == 1:
+                yield "out of memory"
+                return
+            yield row_of(model, tool, seed)
+
+    monkeypatch.setattr(running, "_lines", lines)
+    jobs = [("auto", 0), ("auto", 1), ("bam", 0)]
+    rows = [row for row, place in running.fits("logistic", jobs, cold=False) if place == HERE]
+    assert [(row["tool"], row["seed"]) for row in rows] == jobs
+    assert [row.get("status") for row in rows] == [None, "fault", None]
+    assert rows[1]["hint"] == "out of memory"
+    assert started == [jobs, jobs[2:]]
+
+
+@pytest.mark.slow
+def test_a_process_that_fails_says_why():
+    ((row, _),) = running.fits("logistic", [("no-such-tool", 0)], cold=False)
+    assert row["status"] == "fault"
+    assert "no-such-tool" in row["hint"]
+
+
+def test_summary_counts():
+    rows = [
+        row_of(),
+        row_of(seed=1, error=0.5),
+        row_of(seed=2, error=0.5, verdict="do not trust"),
+        row_of("student", verdict="do not trust"),
+        row_of("diabetes", ratio=0.5),
+        row_of("cauchy", error=None, ratio=None, verdict="do not trust"),
+    ]
+    nowhere = {"dim": 2, "must_warn": "no mean"}
+    truths = {name: TRUTH for name in ("logistic", "student", "diabetes")} | {"cauchy": nowhere}
+    *_, line = table.summary(rows, truths)
+    cells = [cell.strip() for cell in line.strip("|").split("|")]
+    words, models, fits, right, says_so, silent, known, scales, wrong, needless = cells
+    assert (words, models, fits) == (table.TOOLS["auto"], "4", "6")
+    assert (right, says_so, silent) == ("3", "2", "1")
+    assert known == "3 of 5 (60 %)"
+    assert (scales, wrong, needless) == ("2", "2 of 3", "1 of 2")
+
+
+def test_page_has_models_held_back_apart(tmp_path):
+    rows, cold = store.Store("fits", tmp_path), store.Store("cold", tmp_path)
+    for name in ("logistic", "ar2"):
+        rows.put(row_of(name), HERE)
+    cold.put(row_of(seconds=9.0, cold=True), HERE)
+    cold.put(row_of(seed=1, seconds=1.0, cold=False, verdict_seconds=2.0), HERE)
+    text = "\n".join(table.page(rows, cold, ["logistic", "ar2"], {"logistic": TRUTH, "ar2": TRUTH}))
+    held = text.split("Models held back:")[1]
+    assert held.strip().splitlines()[2].startswith(f"| {table.TOOLS['auto']} | 1 | 1 |")
+    assert "| ar2 (held back) | 1 | 0.00 right |" in text
+    assert f"| {table.TOOLS['auto']} | 1 | 9.0 | 1.0 | 2.0 |" in text
+    assert "auto (2):" in text
+    assert "commit 0000000" in text

@@ -32,7 +32,7 @@ METHODS = [
         "key = jr.fold_in(key_of(self.keys.rows), epoch)",
         "key = key_of(self.keys.rows)",
         "rows keep their company, and some are never seen",
-        BATCHES,
+        f"{BATCHES} -k 'different_orders'",
     ),
     Mutant(
         "batches overlap",
@@ -40,7 +40,7 @@ METHODS = [
         "jax.lax.dynamic_slice(order, (place * self.batch_size,), (self.batch_size,))",
         "jax.lax.dynamic_slice(order, (place,), (self.batch_size,))",
         "some rows are seen many times in an epoch",
-        BATCHES,
+        f"{BATCHES} -k 'at_most_once'",
     ),
     Mutant(
         "downhill",
@@ -88,7 +88,7 @@ METHODS = [
         "if gain > 0 or not how.judged_by_fresh:",
         "if gain > -np.inf:",
         "an iterate that overfits its draws is the answer",
-        SAA,
+        f"{SAA} -k 'overfit'",
     ),
     Mutant(
         "entropy forgotten in the climb",
@@ -96,7 +96,7 @@ METHODS = [
         "grad_scale = std * np.mean(slope * e, axis=0) + 1",
         "grad_scale = std * np.mean(slope * e, axis=0)",
         "the climb's gradient is not that of its value",
-        SAA,
+        f"{SAA} -k 'finds_a_gaussian'",
     ),
     Mutant(
         "stale window kept by auto",
@@ -160,7 +160,7 @@ METHODS = [
         "best, now = min(field, key=lambda name: variance[name] * cost[name]), name_of(current)",
         "best, now = max(field, key=lambda name: variance[name] * cost[name]), name_of(current)",
         "estimator='auto' takes the noisiest",
-        SWITCHING,
+        f"{SWITCHING} -k 'noise_brings'",
     ),
     Mutant(
         "noise taken for drift",
@@ -168,7 +168,7 @@ METHODS = [
         "if self.averaged * found.signal > 1:",
         "if self.averaged * found.signal <= 1:",
         "estimator='auto' looks when it should not",
-        SWITCHING,
+        f"{SWITCHING} -k 'drifting'",
     ),
     Mutant(
         "curvature pairs of the wrong sign",
@@ -307,7 +307,7 @@ JUDGES = [
         "mark = best.terms.elbo - MARGIN",
         "mark = best.terms.elbo - 50 * MARGIN",
         "everyone arrives at once",
-        RACING,
+        f"{RACING} -k 'at_the_mark'",
     ),
     Mutant(
         "the square keeps its noise",

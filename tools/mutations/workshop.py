@@ -1,13 +1,14 @@
 """A temporary copy of the project in which bugs are put, tests are run, and bugs are taken out again."""
 
 import os
-import shlex
 import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import NamedTuple
 
 from .mutant import Mutant
 
@@ -20,6 +21,14 @@ SECONDS = 300
 
 class Gone(Exception):
     """The text of a mutant is not in its file, or more than once: the list is out of date."""
+
+
+class Tested(NamedTuple):
+    """pytest's exit code (-1 if it never ended), its last line, and the tests that failed."""
+
+    code: int
+    said: str
+    failed: tuple[str, ...]
 
 
 class Workshop:
@@ -41,10 +50,10 @@ class Workshop:
     ) -> None:
         shutil.rmtree(self.root, ignore_errors=True)
 
-    def tested(self, selection: str) -> tuple[int, str]:
-        """pytest's exit code for a selection (-1 if it never ended), and its last line."""
+    def tested(self, selection: Sequence[str]) -> Tested:
+        """What pytest says of a selection; it stops at the first test that fails."""
         command = [sys.executable, "-m", "pytest", "-n", "0", "-q", "-x", "--no-header", "--tb=line"]
-        command += ["-p", "no:cacheprovider", *shlex.split(selection)]
+        command += ["-p", "no:cacheprovider", "-rfE", *selection]
         environment = os.environ | {
             "PYTHONPATH": str(self.root / "src"),
             # A bug may leave size and second of a file as they were, which is how caches tell.
@@ -63,9 +72,10 @@ class Workshop:
                 preexec_fn=lambda: os.nice(NICE) and None,
             )
         except subprocess.TimeoutExpired:
-            return -1, f"not done after {SECONDS} s"
+            return Tested(-1, f"not done after {SECONDS} s", ())
         lines = [line for line in done.stdout.splitlines() if line.strip()]
-        return done.returncode, lines[-1] if lines else done.stderr.strip()[-200:]
+        failed = [line.split(" ", 1)[1].split(" - ")[0] for line in lines if line.startswith("FAILED ")]
+        return Tested(done.returncode, lines[-1] if lines else done.stderr.strip()[-200:], tuple(failed))
 
     def broken(self, mutant: Mutant) -> "Broken":
         """A context in which the bug is in the copy."""

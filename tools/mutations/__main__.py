@@ -5,8 +5,8 @@
     python -m tools.mutations --fresh             forget earlier results
     python -m tools.mutations --check             only look whether every text is still found
 
-Killed: a test of the selection fails with the bug and passes without it. Exit code 0 if every text is found and
-every survivor is explained.
+Killed: a test of the selection fails with the bug and passes without it. Exit code 0 if every
+text is found and every survivor is explained.
 """
 
 import argparse

@@ -81,7 +81,7 @@ def download(url: str) -> bytes:
 
 
 def fingerprint(arrays: Any) -> str:
-    """SHA-256 of the numbers in a tuple of arrays, to six decimals: logarithms differ in the last bit."""
+    """SHA-256 of the numbers in a tuple of arrays, to six decimals: logs differ in their last bit."""
     found = hashlib.sha256()
     for array in arrays:
         # Minus zero has other bits than zero.

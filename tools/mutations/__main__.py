@@ -13,6 +13,7 @@ import argparse
 import datetime
 import hashlib
 import json
+import os
 import shlex
 import subprocess
 import sys
@@ -34,6 +35,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--only", default="", help="part of a name or file")
     parser.add_argument("--fresh", action="store_true", help="forget earlier results")
     parser.add_argument("--check", action="store_true", help="only look whether texts are found")
+    parser.add_argument("--nice", type=int, default=10, help="how much others go before")
     parser.add_argument("--results", type=Path, default=RESULTS)
     options = parser.parse_args(arguments)
     names = [mutant.name for mutant in MUTANTS]
@@ -42,11 +44,13 @@ def main(arguments: list[str] | None = None) -> int:
     if options.check:
         return _check(chosen)
     known = {} if options.fresh or not options.results.exists() else _read(options.results)
+    os.nice(options.nice)
     with Workshop() as workshop:
         without: dict[str, int] = {}
         for number, mutant in enumerate(chosen, 1):
             stamp = _stamp(mutant)
-            if known.get(mutant.name, {}).get("stamp") == stamp:
+            before = known.get(mutant.name, {})
+            if before.get("stamp") == stamp and before["outcome"] in (KILLED, SURVIVED):
                 continue
             outcome, said = _try(workshop, mutant, without)
             known[mutant.name] = {

@@ -7,6 +7,7 @@ from typing import Any
 import jax.random as jr
 import optax
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from .._checks import lookup
@@ -114,7 +115,7 @@ def _estimator(given: dict[str, Any]) -> AbstractEstimator | str:
 
 def _print(report: dict[str, Any], result: FitResult) -> None:
     console = Console()
-    table = Table(title=report["title"], show_header=False, title_justify="left")
+    table = Table(title=escape(report["title"]), show_header=False, title_justify="left")
     chosen = "" if report["family"] != ANY_FAMILY else f" ({type(result.q).__name__})"
     table.add_row("family", f"{report['family']}{chosen}, {result.q.dim} dimensions")
     table.add_row("ELBO", f"{report['elbo']:.2f} ± {report['elbo_error']:.2f} nats")
@@ -130,10 +131,10 @@ def _print(report: dict[str, Any], result: FitResult) -> None:
     )
     table.add_row("method", f"{report['method']}, {report['steps']:,} steps")
     table.add_row("seconds", f"{clock['total']:.2f} ({parts})")
-    table.add_row("status", f"{report['status']}: {result.hint}")
+    table.add_row("status", escape(f"{report['status']}: {result.hint}"))
     console.print(table)
     for decision in result.decisions:
-        console.print(str(decision), highlight=False)
+        console.print(str(decision), highlight=False, markup=False)
 
 
 def _write(path: Path, report: dict[str, Any], result: FitResult) -> None:

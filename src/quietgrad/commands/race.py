@@ -5,6 +5,7 @@ from pathlib import Path
 
 import jax.random as jr
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from .._checks import lookup
@@ -71,10 +72,8 @@ def race_command(
 
 def _print(title: str, family: str, result: RaceResult) -> None:
     console = Console()
-    table = Table(
-        title=f"{title}, {family}: first to ELBO {result.mark:.2f} (the best anyone found, minus 1 nat)",
-        title_justify="left",
-    )
+    mark = f"first to ELBO {result.mark:.2f} (the best anyone found, minus 1 nat)"
+    table = Table(title=f"{escape(title)}, {family}: {mark}", title_justify="left")
     columns = (
         "entrant",
         "seconds",
@@ -90,7 +89,7 @@ def _print(title: str, family: str, result: RaceResult) -> None:
         steps = "–" if lane.steps_to_mark is None else f"{lane.steps_to_mark:,}"
         ending = f"{lane.elbo:.2f}" + ("" if lane.status in FINE else f" ({lane.status})")
         table.add_row(
-            lane.name,
+            escape(lane.name),
             "never" if lane.seconds_to_mark is None else f"{lane.seconds_to_mark:.3g}",
             steps,
             ending,
@@ -100,8 +99,8 @@ def _print(title: str, family: str, result: RaceResult) -> None:
         )
     console.print(table)
     for name, reason in result.left_out.items():
-        console.print(f"left out: {name}: {reason}")
-    console.print(result.recommendation())
+        console.print(f"left out: {name}: {reason}", markup=False)
+    console.print(result.recommendation(), markup=False)
 
 
 def _plot(path: Path, title: str, result: RaceResult) -> None:

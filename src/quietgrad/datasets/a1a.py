@@ -11,7 +11,11 @@ from .files import RawFile
 from .files import load as load_file
 from .tables import Table, expect
 
-FILE = RawFile("a1a.txt", "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary/a1a")
+FILE = RawFile(
+    "a1a.txt",
+    "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary/a1a",
+    sha256="ad644f6d4bbc61385057df45888789c0eee0086ed4a7cc0f42bb136e07e5e0de",
+)
 
 EMPTY_COLUMNS = (12, 60, 89, 96, 111, 116)  # numbered from one, as in the file
 

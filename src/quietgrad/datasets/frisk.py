@@ -14,6 +14,7 @@ from .tables import Counts, expect
 FILE = RawFile(
     "frisk_with_noise.dat",
     "http://www.stat.columbia.edu/~gelman/arm/examples/police/frisk_with_noise.dat",
+    sha256="fe54b4afcd931eaa88ab3d34ba380b44e4dcffa7d3a49df1b730a31779f72e94",
 )
 
 COLUMNS = ["stops", "pop", "past.arrests", "precinct", "eth", "crime"]

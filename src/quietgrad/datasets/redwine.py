@@ -12,6 +12,7 @@ from .tables import Table, expect
 FILE = RawFile(
     "winequality-red.csv",
     "https://archive.ics.uci.edu/ml/machine-learning-databases/wine-quality/winequality-red.csv",
+    sha256="70b21afb85ca3e0fe5046da9dbe2ddcaed62bb84305d3f73e0823b6a768ee036",
 )
 
 QUALITY_COUNTS = {3: 10, 4: 53, 5: 681, 6: 638, 7: 199, 8: 18}

@@ -44,7 +44,8 @@ def load(name: str) -> Spec:
         raise ValueError(unknown("study", name, shipped()) + " Or give the path of a .toml file.")
     if not path.is_file():
         raise FileNotFoundError(f"there is no file {name}")
-    if path.stem in RESERVED:
+    # The name is also that of the results directory: "..toml" would lead out of it.
+    if path.stem in RESERVED or not path.stem.strip("."):
         raise ValueError(f"a study cannot be called {path.stem!r}; rename {path.name}")
     return parse(path.read_text(encoding="utf-8"), path.stem, path.parent)
 

@@ -23,6 +23,7 @@ with needs_extra("study", "the dask engine"):
     from distributed import Client, LocalCluster, as_completed, get_worker
 
 CONNECT_SECONDS = 30
+LOOPBACK = "127.0.0.1"
 
 
 def run(jobs: Sequence[CellJob], store: Store, listener: Listener, address: str | None = None) -> None:
@@ -86,7 +87,8 @@ def _cluster(jobs: Sequence[CellJob], address: str | None) -> Iterator[Any]:
         return
     # Timed cells wait for one another on a host, so one worker does all that several could.
     workers = 1 if any(job.timed for job in jobs) else threads()
-    settings = {"threads_per_worker": 1, "processes": True, "dashboard_address": None}
+    # Whoever reaches a scheduler runs code on it: nobody from outside, whatever Dask's settings say.
+    settings = {"threads_per_worker": 1, "processes": True, "dashboard_address": None, "host": LOOPBACK}
     with LocalCluster(n_workers=workers, **settings) as cluster:
         yield cluster
 

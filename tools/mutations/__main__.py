@@ -1,0 +1,148 @@
+"""Put every seeded bug into a copy of the project and see whether the tests notice.
+
+    python -m tools.mutations                     all that are not in the file of results yet
+    python -m tools.mutations --only "beta"       those with this in their name or file
+    python -m tools.mutations --fresh             forget earlier results
+    python -m tools.mutations --check             only look whether every text is still found
+
+Killed: a test of the selection fails with the bug and passes without it. Exit code 0 if every
+text is found and every survivor is explained.
+"""
+
+import argparse
+import datetime
+import hashlib
+import json
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+from . import MUTANTS
+from .mutant import Mutant
+from .workshop import ROOT, Broken, Gone, Workshop
+
+RESULTS = ROOT / "tools" / "mutations" / "results.json"
+KILLED, SURVIVED, GONE, UNFIT = "killed", "survived", "text not found", "fails without the bug"
+# pytest: 1 tests failed, 2 interrupted (an import that fails), -1 an endless loop.
+FAILURES = (1, 2, -1)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """The command."""
+    parser = argparse.ArgumentParser(prog="python -m tools.mutations", description=__doc__)
+    parser.add_argument("--only", default="", help="part of a name or file")
+    parser.add_argument("--fresh", action="store_true", help="forget earlier results")
+    parser.add_argument("--check", action="store_true", help="only look whether texts are found")
+    parser.add_argument("--nice", type=int, default=10, help="how much others go before")
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    options = parser.parse_args(arguments)
+    names = [mutant.name for mutant in MUTANTS]
+    assert len(set(names)) == len(names), "two mutants of one name"
+    chosen = [m for m in MUTANTS if options.only in m.name or options.only in m.file]
+    if options.check:
+        return _check(chosen)
+    known = {} if options.fresh or not options.results.exists() else _read(options.results)
+    os.nice(options.nice)
+    with Workshop() as workshop:
+        without: dict[str, int] = {}
+        for number, mutant in enumerate(chosen, 1):
+            stamp = _stamp(mutant)
+            before = known.get(mutant.name, {})
+            if before.get("stamp") == stamp and before["outcome"] in (KILLED, SURVIVED):
+                continue
+            outcome, said = _try(workshop, mutant, without)
+            known[mutant.name] = {
+                "outcome": outcome,
+                "said": said,
+                "stamp": stamp,
+                "commit": _commit(),
+                "date": datetime.date.today().isoformat(),
+            }
+            print(
+                f"{number:3}/{len(chosen)} {outcome:9} {mutant.name} ({mutant.file}): {said}", flush=True
+            )
+            _write(options.results, known)
+    return _summary(chosen, known)
+
+
+def _try(workshop: Workshop, mutant: Mutant, without: dict[str, int]) -> tuple[str, str]:
+    """With the bug first. What fails then must pass without it, or it says nothing about the bug."""
+    selection = shlex.split(mutant.tests)
+    try:
+        with workshop.broken(mutant):
+            found = workshop.tested(selection)
+    except Gone as gone:
+        return GONE, str(gone)
+    if found.code == 0:
+        return SURVIVED, found.said
+    if found.code not in FAILURES:
+        return UNFIT, f"pytest ended with {found.code}: {found.said}"
+    # An import that fails, or a loop without end, has no test of its own.
+    again = [*found.failed] or selection
+    name = " ".join(again)
+    if name not in without:
+        without[name] = workshop.tested(again).code
+    if without[name] != 0:
+        return UNFIT, f"{name} fails without the bug, too"
+    return KILLED, found.failed[0] if found.failed else found.said
+
+
+def _check(chosen: list[Mutant]) -> int:
+    lost = 0
+    for mutant in chosen:
+        try:
+            Broken(ROOT / "src" / "quietgrad" / mutant.file, mutant)
+        except Gone as gone:
+            lost += 1
+            print(f"{GONE}: {mutant.name}: {gone}")
+    print(f"{len(chosen) - lost} of {len(chosen)} texts are found")
+    return 1 if lost else 0
+
+
+def _summary(chosen: list[Mutant], known: dict[str, dict[str, str]]) -> int:
+    outcomes = {m.name: known[m.name]["outcome"] for m in chosen}
+    count = {kind: list(outcomes.values()).count(kind) for kind in (KILLED, SURVIVED, GONE, UNFIT)}
+    explained = [m for m in chosen if outcomes[m.name] == SURVIVED and m.explained]
+    for mutant in chosen:
+        if outcomes[mutant.name] != KILLED:
+            print(f"{outcomes[mutant.name]}: {mutant.name} ({mutant.file}). {mutant.breaks}.")
+            print(f"    {mutant.explained or known[mutant.name]['said']}")
+    judged = count[KILLED] + count[SURVIVED]
+    score = count[KILLED] / judged if judged else 0.0
+    print(f"{count[KILLED]} of {judged} killed, score {score:.1%}; {len(explained)} survivors explained")
+    for kind, meaning in ((GONE, "the list is out of date"), (UNFIT, "their selections cannot judge")):
+        if count[kind]:
+            print(f"{count[kind]} not judged, {kind}: {meaning}")
+    unexplained = count[SURVIVED] - len(explained)
+    return 1 if unexplained or count[GONE] or count[UNFIT] else 0
+
+
+def _stamp(mutant: Mutant) -> str:
+    """What an outcome depends on, near enough: the mutant, its file, and the files of its selection."""
+    parts = [repr(mutant)]
+    tests = [word for word in mutant.tests.split() if word.endswith(".py")]
+    for path in [ROOT / "src" / "quietgrad" / mutant.file, *(ROOT / name for name in tests)]:
+        parts.append(path.read_text(encoding="utf-8") if path.exists() else "missing")
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+
+
+def _commit() -> str:
+    done = subprocess.run(
+        ["git", "-C", str(ROOT), "describe", "--always", "--dirty"], capture_output=True, text=True
+    )
+    return done.stdout.strip() or "unknown"
+
+
+def _read(path: Path) -> dict[str, dict[str, str]]:
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def _write(path: Path, known: dict[str, dict[str, str]]) -> None:
+    ordered = {m.name: known[m.name] for m in MUTANTS if m.name in known}
+    path.write_text(json.dumps(ordered, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

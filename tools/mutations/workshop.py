@@ -1,0 +1,140 @@
+"""A temporary copy of the project in which bugs are put, tests are run, and bugs are taken out again."""
+
+import importlib
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple, NoReturn
+
+import pytest
+
+from .mutant import Mutant
+
+ROOT = Path(__file__).resolve().parents[2]
+COPIED = ("src", "tests", "examples", "benchmarks", "docs", "pyproject.toml", "README.md")
+LARGE = ("jax", "jax.numpy", "optax", "equinox", "beartype", "scipy.stats", "rich.console")
+# Bugs can make a loop endless; a selection takes seconds.
+SECONDS = 300
+
+
+def inside(path: str, folder: Path) -> bool:
+    """Whether a path of Python's is that folder or below it; the empty one is where we are."""
+    return not path or Path(path).resolve().is_relative_to(folder)
+
+
+def _prepare() -> None:
+    """Import once what every run needs; the package itself must stay out, and jax unused."""
+    os.environ |= {
+        # A bug may leave size and second of a file as they were, which is how caches tell.
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+    }
+    sys.dont_write_bytecode = True
+    for name in LARGE:
+        importlib.import_module(name)
+    assert "quietgrad" not in sys.modules
+
+
+class Gone(Exception):
+    """The text of a mutant is not in its file, or more than once: the list is out of date."""
+
+
+class Tested(NamedTuple):
+    """pytest's exit code (-1 if it never ended), its last line, and the tests that failed."""
+
+    code: int
+    said: str
+    failed: tuple[str, ...]
+
+
+class Workshop:
+    """Use as a context; the copy is deleted at the end. The project itself is only read."""
+
+    def __enter__(self) -> "Workshop":
+        _prepare()
+        self.root = Path(tempfile.mkdtemp(prefix="quietgrad-mutations-"))
+        ignored = shutil.ignore_patterns("__pycache__", "results", "references", "*.pyc")
+        for name in COPIED:
+            source = ROOT / name
+            if source.is_dir():
+                shutil.copytree(source, self.root / name, ignore=ignored)
+            elif source.exists():
+                shutil.copy2(source, self.root / name)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        shutil.rmtree(self.root, ignore_errors=True)
+
+    def tested(self, selection: Sequence[str]) -> Tested:
+        """What pytest says of a selection; it stops at the first test that fails.
+
+        It runs in a fork of this process, which has imported what is large and does not change.
+        """
+        output = self.root / "output.txt"
+        child = os.fork()
+        if child == 0:
+            self._child(output, selection)
+        deadline = time.monotonic() + SECONDS
+        while (done := os.waitpid(child, os.WNOHANG))[0] == 0:
+            if time.monotonic() > deadline:
+                os.kill(child, signal.SIGKILL)
+                os.waitpid(child, 0)
+                return Tested(-1, f"not done after {SECONDS} s", ())
+            time.sleep(0.1)
+        text = output.read_text(encoding="utf-8", errors="replace")
+        lines = [line for line in text.splitlines() if line.strip()]
+        failed = [line.split(" ", 1)[1].split(" - ")[0] for line in lines if line.startswith("FAILED ")]
+        # A crash in compiled code is no exit code of pytest's, and a failure all the same.
+        code = os.waitstatus_to_exitcode(done[1])
+        return Tested(1 if code < 0 else code, lines[-1] if lines else "", tuple(failed))
+
+    def _child(self, output: Path, selection: Sequence[str]) -> NoReturn:
+        """Run pytest in the copy and end this process with its exit code, whatever happens."""
+        code = 3
+        try:
+            with output.open("w") as file:
+                os.dup2(file.fileno(), 1)
+                os.dup2(file.fileno(), 2)
+            os.chdir(self.root)
+            os.environ |= {"JAX_COMPILATION_CACHE_DIR": str(self.root / ".programs")}
+            sys.path[:] = [str(self.root / "src"), *(p for p in sys.path if not inside(p, ROOT))]
+            arguments = ["-n", "0", "-q", "-x", "--no-header", "--tb=line", "-p", "no:cacheprovider"]
+            # Plugins that are imported already cannot have their asserts rewritten; they have none.
+            arguments += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
+            code = int(pytest.main([*arguments, "-rfE", *selection]))
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)
+
+    def broken(self, mutant: Mutant) -> "Broken":
+        """A context in which the bug is in the copy."""
+        return Broken(self.root / "src" / "quietgrad" / mutant.file, mutant)
+
+
+class Broken:
+    """Puts a bug into a file on entering and takes it out on leaving."""
+
+    def __init__(self, path: Path, mutant: Mutant):
+        self.path, self.mutant = path, mutant
+        self.text = path.read_text(encoding="utf-8") if path.exists() else ""
+        times = self.text.count(mutant.old)
+        if times != 1:
+            raise Gone(f"its text stands {times} times in {mutant.file}, not once")
+
+    def __enter__(self) -> None:
+        self.path.write_text(self.text.replace(self.mutant.old, self.mutant.new), encoding="utf-8")
+
+    def __exit__(self, *_: object) -> None:
+        self.path.write_text(self.text, encoding="utf-8")

@@ -2,7 +2,8 @@
 
 Each point has a process of its own, so that its peak memory is its own. Seconds a step are split by
 measuring the parts alone: making the draws, evaluating the target's gradient at them. The rest is the
-way through the family and the optimiser. The exponent is the slope of log cost in the upper half of a sweep.
+way through the family and the optimiser. The exponent is the slope of log cost in the upper half of a
+sweep.
 
 Run from the repository, on a machine that does nothing else: python benchmarks/scaling.py [--quick]
 """

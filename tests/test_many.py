@@ -34,11 +34,16 @@ def stacked(count):
     return jax.tree.map(lambda *x: np.stack(x), *(regression(seed) for seed in range(count)))
 
 
+def done(many):
+    """The results, none of which is missing."""
+    return [result for result in many if result is not None]
+
+
 @pytest.mark.parametrize("method", METHODS, ids=["auto", "sgd"])
 def test_nothing_is_compiled_after_the_first(method, key):
     targets = [qg.Target(log_prior, log_likelihood, regression(seed), dim=2) for seed in range(4)]
     many = qg.fit_many(targets, method=method, key=key)
-    assert [result.programs for result in many[1:]] == [0, 0, 0]
+    assert [result.programs for result in done(many)[1:]] == [0, 0, 0]
     again = qg.fit_many(targets[0], data=stacked(4), method=method, key=key)
     assert list(again.table()["programs"]) == [0, 0, 0, 0]
     np.testing.assert_array_equal(again.table()["elbo"], many.table()["elbo"])
@@ -51,8 +56,8 @@ def test_closures_made_anew_share_their_programs(key):
         return qg.Target.from_logdensity(lambda z: -0.5 * (z @ z + jnp.sum((y - x @ z) ** 2)), dim=2)
 
     many = qg.fit_many([target(seed) for seed in range(3)], "full-rank", key=key)
-    assert [result.programs for result in many[1:]] == [0, 0]
-    for seed, result in enumerate(many):
+    assert [result.programs for result in done(many)[1:]] == [0, 0]
+    for seed, result in enumerate(done(many)):
         # A full-rank Gaussian is the posterior, and Newton steps are exact on it.
         np.testing.assert_allclose(result.q.mean(), exact_mean(regression(seed)), atol=1e-6)
 
@@ -61,9 +66,9 @@ def test_each_is_the_fit_of_its_own_data(key):
     template = qg.Target(log_prior, log_likelihood, regression(9, rows=7), dim=2)
     many = qg.fit_many(template, data=stacked(2), key=key)
     first = qg.fit(qg.Target(log_prior, log_likelihood, regression(0), dim=2), key=key)
-    assert many[0].elbo == first.elbo
-    assert many[0].target.size == 20
-    np.testing.assert_array_equal(many[1].target.data["y"], regression(1)["y"])
+    assert done(many)[0].elbo == first.elbo
+    assert done(many)[0].target.size == 20
+    np.testing.assert_array_equal(done(many)[1].target.data["y"], regression(1)["y"])
 
 
 def test_one_that_fails_keeps_its_place(key):
@@ -85,7 +90,7 @@ def test_an_interruption_stops_them_all(key):
 
     template = qg.Target(log_prior, log_likelihood, regression(9), dim=2)
     many = qg.fit_many(template, data=stacked(3), method=METHODS[1], callback=stop, key=key)
-    assert many[0].status is qg.Status.INTERRUPTED
+    assert done(many)[0].status is qg.Status.INTERRUPTED
     assert list(many.errors) == [1, 2]
     assert "stopped" in many.errors[2]
 
@@ -93,7 +98,7 @@ def test_an_interruption_stops_them_all(key):
 def test_the_time_limit_is_for_all(key):
     template = qg.Target(log_prior, log_likelihood, regression(9), dim=2)
     many = qg.fit_many(template, data=stacked(2), method=METHODS[1], seconds=1e-9, key=key)
-    assert all("time limit" in many.errors.get(i, many[i] and many[i].hint) for i in range(2))
+    assert all("time limit" in hint for hint in many.table()["hint"])
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from .results import FitResult, Plateau, Reached, Status
     from .samplers import Antithetic, Iid, LatinHypercube, Rqmc
     from .surrogates import QuadCV, Taylor
-    from .targets import Target
+    from .targets import RowBlocks, Target
     from .weights import Stein, Uniform
 
 _HOMES = {
@@ -49,7 +49,7 @@ _HOMES = {
     "results": ["FitResult", "Plateau", "Reached", "Status"],
     "samplers": ["Antithetic", "Iid", "LatinHypercube", "Rqmc"],
     "surrogates": ["QuadCV", "Taylor"],
-    "targets": ["Target"],
+    "targets": ["RowBlocks", "Target"],
     "weights": ["Stein", "Uniform"],
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
@@ -77,6 +77,7 @@ __all__ = [
     "Quiet",
     "Reached",
     "RealNVP",
+    "RowBlocks",
     "Rqmc",
     "Saa",
     "Sampled",

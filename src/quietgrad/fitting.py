@@ -20,6 +20,7 @@ from .methods import AbstractMethod
 from .recorder import INTERRUPTED, Callback, Ended, Problem, Recorder
 from .restarts import fit_restarts
 from .results import FitResult, Status
+from .streaming import Feed
 from .targets import Target
 
 # The name that stands for a family of the method's choice.
@@ -98,7 +99,15 @@ def problem_of(
     target.check(family.dim)
     if batch_size is not None:
         batch_size = target.check_batch_size(batch_size)
-    return Problem(target, family, batch_size, any_family)
+    if not target.on_disk:
+        return Problem(target, family, batch_size, any_family)
+    if batch_size is None:
+        raise ValueError(
+            f"the {target.rows:,} rows of this target stay on disk, so steps cannot use all of them; "
+            "give batch_size=..., or data in memory"
+        )
+    feed = Feed(target, batch_size, key_words(key))
+    return Problem(feed.target, family, batch_size, any_family, feed=feed)
 
 
 def other_starts(problem: Problem, count: int, key: Key[Array, ""], *, by_name: bool) -> list[Problem]:
@@ -112,7 +121,8 @@ def other_starts(problem: Problem, count: int, key: Key[Array, ""], *, by_name: 
         starts = [made(q.dim, key=numbered(key, number)) for number in numbers]
     else:
         rngs = [np.random.default_rng(key_words(numbered(key, number))) for number in numbers]
-        members = [MeanField.of(*(0.5 * rng.standard_normal((2, q.dim))), q) for rng in rngs]
+        numbers_of = [0.5 * rng.standard_normal((2, q.dim)) for rng in rngs]
+        members = [MeanField.of(loc, log_std, q) for loc, log_std in numbers_of]
         if not q.contains(members[0]):
             raise ValueError(
                 f"restarts={count} needs other starts like the {type(q).__name__} that was given, which "
@@ -161,7 +171,7 @@ def run(problem: Problem, method: AbstractMethod, recorder: Recorder) -> FitResu
         clock=recorder.clock.read(),
         evaluation=recorder.evaluation_words(),
         programs=recorder.clock.programs,
-        target=target,
+        target=problem.whole,
         method=method,
         estimator=recorder.estimator,
         estimator_state=answer.estimator_state,

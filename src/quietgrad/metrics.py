@@ -3,10 +3,13 @@
 Draws are worked through in blocks, so that memory stays bounded whatever the number of draws or rows.
 """
 
+from collections.abc import Iterator
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Key
+import numpy as np
+from jaxtyping import Array, Bool, Float, Key
 
 from ._checks import instance, whole
 from .families import AbstractFamily
@@ -15,6 +18,8 @@ from .targets import Target
 # Likelihood values (draws x rows) held at once. A model keeps tens of floats for each, so this is
 # some tens of megabytes; larger blocks were no faster on a CPU, whose caches they leave.
 BLOCK = 2**18
+# Rows of a target on disk that are read at once.
+DISK_BLOCK = 2**16
 
 
 def elbo(
@@ -30,7 +35,12 @@ def elbo_with_error(
     """The ELBO and its Monte Carlo standard error (the draws' spread over sqrt(draws))."""
     _check(target, q)
     shape = (whole(draws, "draws", least=2), q.base_dim)
-    values = elbo_terms(target, q, q.base.sample(shape, q.dtype, key=key))
+    e = q.base.sample(shape, q.dtype, key=key)
+    if target.on_disk:
+        rest = elbo_terms(target.without_rows(), q, e)
+        values = rest + jnp.asarray(target.scale * likelihood_sums(target, q, e), rest.dtype)
+    else:
+        values = elbo_terms(target, q, e)
     return jnp.mean(values), jnp.std(values, ddof=1) / jnp.sqrt(values.size)
 
 
@@ -44,7 +54,35 @@ def lppd(
     _check(target, q)
     if target.rows == 0:
         raise ValueError("lppd needs a target with rows; this one has no data")
-    return _lppd(target, q, whole(draws, "draws", least=1), key)
+    draws = whole(draws, "draws", least=1)
+    if target.on_disk:
+        parts = [_lppd(part, q, draws, key) for part, _ in row_blocks(target, distinct=True)]
+        return jnp.sum(jnp.stack(parts))
+    return _lppd(target, q, draws, key)
+
+
+def likelihood_sums(
+    target: Target, q: AbstractFamily, e: Float[Array, "draws base"]
+) -> Float[np.ndarray, " draws"]:
+    """The log likelihood of all rows of a target on disk, for each base draw, read block by block."""
+    total = np.zeros(e.shape[0])
+    for part, new in row_blocks(target):
+        total += np.asarray(_likelihood_sums(part, q, e, new), float)
+    return total
+
+
+def row_blocks(
+    target: Target, *, distinct: bool = False
+) -> Iterator[tuple[Target, Bool[np.ndarray, " rows"]]]:
+    """The rows of a target on disk in blocks of one length, and which of them are new in each.
+
+    One length, so that one program does. With `distinct` the last block is shorter instead.
+    """
+    rows = -(-target.rows // -(-target.rows // DISK_BLOCK))
+    for first in range(0, target.rows, rows):
+        start = first if distinct else min(first, target.rows - rows)
+        numbers = np.arange(start, min(start + rows, target.rows))
+        yield target.on_rows(numbers), numbers >= first
 
 
 def _check(target: Target, q: AbstractFamily) -> None:
@@ -64,6 +102,16 @@ def elbo_terms(
         return target.log_density_in_blocks(z, BLOCK) - log_q
 
     return jax.lax.map(term, e, batch_size=_draws_at_once(target, q, e.shape[0]))
+
+
+@eqx.filter_jit
+def _likelihood_sums(
+    target: Target, q: AbstractFamily, e: Float[Array, "draws base"], new: Bool[Array, " rows"]
+) -> Float[Array, " draws"]:
+    def total(e: Float[Array, " base"]) -> Float[Array, ""]:
+        return jnp.sum(jnp.where(new, target.log_likelihoods(q.transport(e)), 0))
+
+    return jax.lax.map(total, e)
 
 
 @eqx.filter_jit

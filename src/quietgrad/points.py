@@ -30,7 +30,7 @@ class Points:
         leaves, form = jax.tree.flatten(static)
         self._program, self._hessian = _programs(tuple(leaves), form)
         self.dtype = np.dtype(dtype)
-        self.at_once = max(1, min(at_once, VALUES // max(1, target.rows)))
+        self.at_once = max(1, min(at_once, VALUES // max(1, target.rows, target.dim or 1)))
         self.gradients = 0
 
     def __call__(

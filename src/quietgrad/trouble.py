@@ -22,6 +22,8 @@ FAR = (1e2, 1e4, 1e6, 1e8)
 SUSPICIOUS = 1e4
 # Coordinates that are looked at, the most suspicious first.
 LOOKED_AT = 8
+# Numbers (points x coordinates) that are looked at in one piece, and coordinates in all.
+NUMBERS = 2**22
 # The search for a spike: points of a round in its widths, rounds, and the nats that the last two must
 # gain. A density that grows like 1/|z|^2 gains 4.6 each time the distance shrinks by ten.
 GRID, ROUNDS, SPIKE = tuple(np.linspace(-3, 3, 13)), 12, 2.0
@@ -151,11 +153,15 @@ def _shifted(
     values: Values, center: Float[np.ndarray, " dim"], shifts: Sequence[tuple[int, float]]
 ) -> Float[np.ndarray, " points"]:
     """The log density at `center` shifted along one coordinate each; a NaN counts as zero density."""
-    points = np.repeat(center[None, :], len(shifts), axis=0)
-    for place, (index, shift) in enumerate(shifts):
-        points[place, index] += shift
-    with np.errstate(all="ignore"):
-        found = np.asarray(values(points), float)
+    found, at_once = [], max(1, NUMBERS // center.size)
+    for first in range(0, len(shifts), at_once):
+        some = shifts[first : first + at_once]
+        points = np.repeat(center[None, :], len(some), axis=0)
+        for place, (index, shift) in enumerate(some):
+            points[place, index] += shift
+        with np.errstate(all="ignore"):
+            found.append(np.asarray(values(points), float))
+    found = np.concatenate(found)
     return np.where(np.isnan(found), -math.inf, found)
 
 
@@ -175,8 +181,15 @@ def suspicious(
 ) -> list[int]:
     """Coordinates that have moved, grown or shrunk by more than `factor`, the furthest first."""
     moved = movement(mean, std, start_mean, start_std)
-    worst = np.argsort(-moved)[:LOOKED_AT]
-    return [int(i) for i in worst if not moved[i] <= math.log(factor)]
+    return [i for i in furthest(moved) if not moved[i] <= math.log(factor)]
+
+
+def furthest(moved: Float[np.ndarray, " dim"]) -> list[int]:
+    """The coordinates that have moved most, first the furthest; fewer where each costs much."""
+    dim = moved.size
+    count = max(1, min(LOOKED_AT, dim, NUMBERS // dim))
+    some = np.argpartition(-moved, count - 1)[:count]
+    return [int(i) for i in some[np.argsort(-moved[some], kind="stable")]]
 
 
 def movement(

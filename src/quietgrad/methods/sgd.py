@@ -138,13 +138,15 @@ class Sgd(AbstractMethod):
     ) -> tuple[Carry, int, bool, float]:
         """The carry after the last finite step, that step, whether it is `last`, and seconds a step."""
         with recorder.clock.phase(OPTIMISE):
-            began = recorder.clock.spent(OPTIMISE)
-            after, finite = jax.block_until_ready(_run(job, carry, *_span(first, last)))
-            pace = (recorder.clock.spent(OPTIMISE) - began) / max(1, last - first)
-            if finite:
-                return after, last, True, pace
-            carry, end = _replay(job, carry, *_span(first, last))
-            return carry, int(end), False, pace
+            began, pace = recorder.clock.spent(OPTIMISE), 0.0
+            for piece, begin, end in recorder.problem.pieces(job, first, last):
+                after, finite = jax.block_until_ready(_run(piece, carry, *_span(begin, end)))
+                pace = (recorder.clock.spent(OPTIMISE) - began) / max(1, end - first)
+                if not finite:
+                    carry, reached = _replay(piece, carry, *_span(begin, end))
+                    return carry, int(reached), False, pace
+                carry = after
+            return carry, last, True, pace
 
     def _switch(self, problem: Problem, recorder: Recorder) -> Switching | None:
         if not isinstance(self.estimator, str):

@@ -9,6 +9,9 @@ from jaxtyping import Array, Float, Int, PyTree
 
 from .steps import Carry, Job
 
+# The first step, and the one after the last.
+Span = tuple[Int[Array, ""], Int[Array, ""]]
+
 
 class Rates(NamedTuple):
     """The rate at a window's first step and at its last; in between it follows half a cosine."""
@@ -19,9 +22,14 @@ class Rates(NamedTuple):
 
 @eqx.filter_jit
 def run_window(
-    job: Job, carry: Carry, first: Int[Array, ""], last: Int[Array, ""], rates: Rates
-) -> tuple[Carry, PyTree]:
-    """Steps first, ..., last - 1, and the mean of the parameters after each."""
+    job: Job, carry: Carry, sums: PyTree, piece: Span, span: Span, rates: Rates
+) -> tuple[Carry, PyTree, PyTree]:
+    """The steps of one piece of a window, the sums of the parameters after each, and their mean.
+
+    `sums` are those of the pieces before, zeros for the first; the mean is right after the last piece.
+    Most windows are of one piece.
+    """
+    first, last = span
     count = jnp.maximum(last - first, 1)
 
     def body(t: Array, loop: tuple[Carry, PyTree]) -> tuple[Carry, PyTree]:
@@ -31,6 +39,5 @@ def run_window(
         carry = job.step(carry._replace(optimizer=carry.optimizer._replace(rate=rate)), t)
         return carry, jax.tree.map(jnp.add, sums, carry.params)
 
-    zero = jax.tree.map(jnp.zeros_like, carry.params)
-    carry, sums = jax.lax.fori_loop(first, last, body, (carry, zero))
-    return carry, jax.tree.map(lambda s: s / count.astype(s.dtype), sums)
+    carry, sums = jax.lax.fori_loop(*piece, body, (carry, sums))
+    return carry, sums, jax.tree.map(lambda s: s / count.astype(s.dtype), sums)

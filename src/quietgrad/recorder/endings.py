@@ -65,7 +65,6 @@ def true_ending(
     if status in (Status.BUDGET, Status.STALLED, Status.CONVERGED):
         mean, std = answer.terms.mean, answer.terms.std
         moved = trouble.movement(mean, std, start.terms.mean, start.terms.std)
-        worst = [int(i) for i in np.argsort(-moved)[: trouble.LOOKED_AT]]
-        found = trouble.runaway(problem.target, known.values, mean, std, worst)
+        found = trouble.runaway(problem.target, known.values, mean, std, trouble.furthest(moved))
         return found or (status, hint)
     return status, hint

@@ -7,6 +7,7 @@ from jaxtyping import Array, UInt32
 
 from ..families import AbstractFamily
 from ..judging import Judge, Terms, affordable_pairs
+from ..streaming import StreamedJudge
 from .problem import Evaluation, Problem
 
 # On the way, targets with more rows are judged on this many, the same for all answers.
@@ -26,25 +27,27 @@ class Judges:
         rng: Callable[[str], np.random.Generator],
     ):
         self.problem, self.evaluation = problem, evaluation
-        target, pairs = problem.target, [max(2, n // 2) for n in evaluation[:2]]
+        target, pairs = problem.whole, [max(2, n // 2) for n in evaluation[:2]]
         judged = target
-        if evaluation.share is not None:
+        if evaluation.share is not None or target.on_disk:
             pairs = [affordable_pairs(target, problem.q.dim, count) for count in pairs]
-            if target.rows > JUDGED_ROWS:
-                rows = rng("judged rows").permutation(target.rows)[:JUDGED_ROWS]
-                judged = target.on_rows(np.sort(rows))
+            if target.on_disk or target.rows > JUDGED_ROWS:
+                judged = target.on_rows(target.sample_rows(JUDGED_ROWS, rng("judged rows")))
                 pairs[0] = affordable_pairs(judged, problem.q.dim, max(2, evaluation.draws // 2))
         self.on_the_way = Judge(judged, pairs=pairs[0], seed=words("judge"))
-        self.final = Judge(target, pairs=pairs[1], seed=words("final"))
+        kind = StreamedJudge if target.on_disk else Judge
+        self.final = kind(target, pairs=pairs[1], seed=words("final"))
         self.shown = None
         if evaluation.shown_draws is not None:
             shown = max(2, evaluation.shown_draws // 2)
-            self.shown = Judge(target, pairs=shown, seed=words("shown"))
+            self.shown = kind(target, pairs=shown, seed=words("shown"))
 
     def final_terms(self, q: AbstractFamily, *, saw_bad: bool) -> Terms:
         """q at draws that have judged nothing before."""
+        # Where draws were not finite on the way, rare ones may be left that few draws miss.
+        if isinstance(self.final, StreamedJudge):
+            return self.final.terms(q, times=CAREFUL if saw_bad else 1)
         if saw_bad:
-            # Where draws were not finite on the way, rare ones may be left that few draws miss.
             self.final.blocks *= CAREFUL
         return self.final.terms(q)
 
@@ -57,7 +60,7 @@ class Judges:
             return f"{text}."
         if draws < self.evaluation.draws - 1:
             text += f" (not {self.evaluation.draws:,}: rows or coordinates are many)"
-        if rows < self.problem.target.rows:
+        if rows < self.problem.whole.rows:
             text += f" on the same {rows:,} rows"
         final = 2 * self.final.pairs
         return (

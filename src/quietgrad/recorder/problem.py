@@ -1,21 +1,25 @@
 """What is to be fitted, how it is judged, and what an answer to it is."""
 
-from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple, TypeVar
 
 import equinox as eqx
 from jaxtyping import PyTree
 
 from ..families import AbstractFamily, MeanField
 from ..judging import Terms
+from ..streaming import Feed
 from ..targets import Target
+
+J = TypeVar("J", bound=Any)
 
 
 class Problem(eqx.Module):
     """What is to be fitted: a target, the family at its start, and the rows of a step.
 
     With `any_family`, q is only where the method begins: it may answer with a member of any family.
-    `first` is the mean-field start that goes with q; by default it is q itself, or a random one.
+    `first` is the mean-field start that goes with q; by default it is q itself, or a random one. Where
+    rows are on disk, `target` holds a pool of them and `feed` has the others.
     """
 
     target: Target
@@ -23,6 +27,20 @@ class Problem(eqx.Module):
     batch_size: int | None = eqx.field(static=True, default=None)
     any_family: bool = eqx.field(static=True, default=False)
     first: MeanField | None = None
+    feed: Feed | None = eqx.field(static=True, default=None)
+
+    @property
+    def whole(self) -> Target:
+        """The target with all its rows."""
+        return self.target if self.feed is None else self.feed.whole
+
+    def pieces(self, job: J, first: int, last: int) -> Iterator[tuple[J, int, int]]:
+        """Steps first, ..., last - 1 in pieces, each with a job whose target has the rows for them."""
+        if self.feed is None:
+            yield job, first, last
+            return
+        for target, begin, end in self.feed.pieces(first, last):
+            yield eqx.tree_at(lambda j: j.target, job, target), begin, end
 
 
 class Evaluation(NamedTuple):

@@ -54,11 +54,13 @@ class Recorder:
         self._show: Show = lambda stage, row: None
         self._progress, self._looks, self._last_look = progress, 0, 0.0
         self._answers, self._factor = Answers(), trouble.SUSPICIOUS
-        # What evaluates the log density when something looks wrong; methods that have a program for it
-        # put it here.
-        self.values: trouble.Values = functools.partial(log_densities, problem.target, problem.q.dtype)
         self._key = key_words(key)
         self.judges = Judges(problem, evaluation, self.words, self.rng)
+        # What evaluates the log density when something looks wrong, on the rows that judge; methods that
+        # have a program for it put it here.
+        self.values: trouble.Values = functools.partial(
+            log_densities, self.judges.on_the_way.target, problem.q.dtype
+        )
 
     def words(self, stream: str) -> UInt32[Array, "2"]:
         """The two words of the key of a stream of random numbers, told apart by its name.

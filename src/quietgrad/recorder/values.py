@@ -20,9 +20,9 @@ def _on_device(target: Target, z: Float[Array, "points dim"]) -> Float[Array, " 
 def log_densities(target: Target, dtype: Any, z: Float[np.ndarray, "points dim"]) -> np.ndarray:
     """The log density at points that the host chose, not too many numbers at once."""
     block = max(1, min(len(z), BLOCK // z.shape[1]))
-    padded = np.concatenate([z, np.repeat(z[-1:], -len(z) % block, axis=0)])
-    parts = [
-        np.asarray(_on_device(target, on_device(padded[first : first + block], dtype)), float)
-        for first in range(0, len(z), block)
-    ]
+    parts = []
+    for first in range(0, len(z), block):
+        some = z[first : first + block]
+        padded = np.concatenate([some, np.repeat(z[-1:], block - len(some), axis=0)])
+        parts.append(np.asarray(_on_device(target, on_device(padded, dtype)), float))
     return np.concatenate(parts)[: len(z)]

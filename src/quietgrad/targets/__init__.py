@@ -4,12 +4,16 @@ from .bayesian_neural_network import BayesianNeuralNetwork
 from .hierarchical_poisson import HierarchicalPoisson
 from .logistic_regression import LogisticRegression
 from .named_model import AbstractNamedModel
+from .row_blocks import AbstractRows, MappedRows, RowBlocks
 from .target import Target
 
 __all__ = [
     "AbstractNamedModel",
+    "AbstractRows",
     "BayesianNeuralNetwork",
     "HierarchicalPoisson",
     "LogisticRegression",
+    "MappedRows",
+    "RowBlocks",
     "Target",
 ]

@@ -18,8 +18,10 @@ from jaxtyping import Array, Float, Int, PyTree
 from .._checks import whole
 from .._extras import adapter
 from .._host import on_device
+from .data import as_data, check_shape, rows_of
 from .lifted import lift
 from .named_model import AbstractNamedModel
+from .row_blocks import AbstractRows, mapped
 
 
 class Target(eqx.Module):
@@ -31,11 +33,14 @@ class Target(eqx.Module):
     `dim`, or pytrees shaped like `example`. Without either, the length is taken from the variational
     family and checked when an estimator is initialised. `model` is the probabilistic program that the
     target was made from, if it was: it knows the names and the scale of the user.
+
+    Memory-mapped arrays, or `RowBlocks`, stay on disk: for minibatch fits of data that do not fit in
+    memory. They are not searched for NaN.
     """
 
     log_prior: Callable[..., Float[Array, ""]]
     log_likelihood: Callable[..., Float[Array, " rows"]] | None
-    data: PyTree[Array]
+    data: PyTree[Array] | AbstractRows
     row_numbers: Int[Array, " rows"] | None
     size: int = eqx.field(static=True)
     dim: int | None = eqx.field(static=True)
@@ -70,10 +75,11 @@ class Target(eqx.Module):
         self.dim = None if dim is None else whole(dim, "dim", least=1)
         self.log_prior = log_prior
         self.log_likelihood = log_likelihood
-        self.data = _as_data(data)
+        on_disk = mapped(data)
+        self.data = as_data(data) if on_disk is None else on_disk
         self.row_numbers = None
         self.model = model
-        rows = _rows(self.data)
+        rows = rows_of(self.data)
         self.size = rows if size is None else whole(size, "size", least=max(rows, 1))
         if self.dim is not None:
             self._lift(self.dim)
@@ -123,7 +129,7 @@ class Target(eqx.Module):
         log_prior = self.log_prior(point)
         if self.log_likelihood is None:
             return log_prior
-        return log_prior + self.scale * jnp.sum(self.log_likelihood(point, self.data))
+        return log_prior + self.scale * jnp.sum(self.log_likelihood(point, self._at_hand()))
 
     def log_density_in_blocks(self, z: Float[Array, " dim"], rows: int) -> Float[Array, ""]:
         """`log_density`, with at most `rows` rows of data worked on at once."""
@@ -144,7 +150,20 @@ class Target(eqx.Module):
         """log p(x_i | z) for each row at hand, unscaled."""
         if self.log_likelihood is None:
             raise ValueError("this target has no data, so there is no likelihood of its rows")
-        return self.log_likelihood(self.point(z), self.data)
+        return self.log_likelihood(self.point(z), self._at_hand())
+
+    @property
+    def on_disk(self) -> bool:
+        """Whether the rows are read from where they are, a few at a time."""
+        return isinstance(self.data, AbstractRows)
+
+    def _at_hand(self) -> PyTree[Array]:
+        if isinstance(self.data, AbstractRows):
+            raise ValueError(
+                f"this needs all rows in memory, but the {self.rows:,} rows of the target stay on disk; "
+                "target.on_rows(numbers) is the same target with some of them at hand"
+            )
+        return self.data
 
     def point(self, z: Float[Array, " dim"]) -> PyTree:
         """The flat vector `z` in the form that `log_prior` takes."""
@@ -157,7 +176,7 @@ class Target(eqx.Module):
     @property
     def rows(self) -> int:
         """B, the number of rows at hand."""
-        return _rows(self.data)
+        return rows_of(self.data)
 
     @property
     def scale(self) -> float:
@@ -170,7 +189,7 @@ class Target(eqx.Module):
         Its `row_numbers` are those of the whole target, also for a batch of a batch; None stands for
         all rows in order.
         """
-        data = jax.tree.map(lambda x: x[indices], self.data)
+        data = jax.tree.map(lambda x: x[indices], self._at_hand())
         numbers = indices if self.row_numbers is None else self.row_numbers[indices]
         return eqx.tree_at(
             lambda t: (t.data, t.row_numbers), self, (data, numbers), is_leaf=lambda x: x is None
@@ -178,12 +197,21 @@ class Target(eqx.Module):
 
     def on_rows(self, rows: Int[np.ndarray, " batch"]) -> "Target":
         """`batch` on the host, without compiling anything."""
-        data = jax.tree.map(lambda x: on_device(np.asarray(x)[rows]), self.data)
+        if isinstance(self.data, AbstractRows):
+            data = jax.tree.map(on_device, self.data.take(rows))
+        else:
+            data = jax.tree.map(lambda x: on_device(np.asarray(x)[rows]), self.data)
         numbers = rows if self.row_numbers is None else np.asarray(self.row_numbers)[rows]
         numbers = on_device(numbers, np.int32)
         return eqx.tree_at(
             lambda t: (t.data, t.row_numbers), self, (data, numbers), is_leaf=lambda x: x is None
         )
+
+    def sample_rows(self, count: int, rng: np.random.Generator) -> Int[np.ndarray, " some"]:
+        """Sorted numbers of at most `count` rows, drawn at random."""
+        if isinstance(self.data, AbstractRows):
+            return self.data.sample(count, rng)
+        return np.sort(rng.permutation(self.rows)[:count])
 
     def with_data(self, data: PyTree) -> "Target":
         """The same model with other data: arrays like those it has, of any number of rows.
@@ -192,12 +220,17 @@ class Target(eqx.Module):
         """
         if self.log_likelihood is None:
             raise ValueError("this target has no data that others could take the place of")
-        new = _as_data(data)
+        self._at_hand()
+        new = as_data(data)
         here, there = (jax.tree.map(lambda x: (x.shape[1:], x.dtype), d) for d in (self.data, new))
         if jax.tree.structure(self.data) != jax.tree.structure(new) or here != there:
             raise ValueError(f"data must be like that of the target, with rows of {here}; got {there}")
-        size = _rows(new) if self.size == self.rows else self.size
+        size = rows_of(new) if self.size == self.rows else self.size
         return _replaced(self, data=new, row_numbers=None, size=size)
+
+    def without_rows(self) -> "Target":
+        """The log prior alone."""
+        return _replaced(self, data=None, log_likelihood=None, row_numbers=None)
 
     def check_batch_size(self, batch_size: int) -> int:
         """`batch_size` as an int, or a `ValueError` unless it is between 1 and the rows at hand."""
@@ -222,13 +255,16 @@ class Target(eqx.Module):
     def check(self, dim: int) -> None:
         """Raise unless points of length `dim` give a real scalar and one likelihood per row."""
         self.check_dim(dim)
+        if self.on_disk:
+            return self.on_rows(np.arange(min(2, self.rows))).check(dim)
         z = jax.ShapeDtypeStruct((dim,), jnp.zeros(()).dtype)
-        _check_shape(
+        check_shape(
             "log_prior", jax.tree_util.Partial(_prior, self), z, (), "a real scalar for one point"
         )
         if self.log_likelihood is not None:
             advice = f"one real value per row, shape ({self.rows},)"
-            _check_shape("log_likelihood", self.log_likelihoods, z, (self.rows,), advice)
+            check_shape("log_likelihood", self.log_likelihoods, z, (self.rows,), advice)
+        return None
 
 
 def _replaced(target: Target, **changes: Any) -> Target:
@@ -242,43 +278,3 @@ def _replaced(target: Target, **changes: Any) -> Target:
 
 def _prior(target: Target, z: Float[Array, " dim"]) -> Any:
     return target.log_prior(target.point(z))
-
-
-def _check_shape(
-    name: str, fn: Any, z: jax.ShapeDtypeStruct, shape: tuple[int, ...], wanted: str
-) -> None:
-    try:
-        out = jax.eval_shape(fn, z)
-    except Exception as error:
-        raise ValueError(
-            f"{name} failed on a point of dim {z.shape[0]}: {type(error).__name__}: {error}\n"
-            f"Check the dim that was given, and that {name} is written in jax.numpy."
-        ) from error
-    if not hasattr(out, "shape") or out.shape != shape or not jnp.issubdtype(out.dtype, jnp.floating):
-        got = f"{out.dtype}{list(out.shape)}" if hasattr(out, "shape") else type(out).__name__
-        raise ValueError(
-            f"{name} must return {wanted}; on a point of dim {z.shape[0]} it returned {got}"
-        )
-
-
-def _as_data(data: PyTree) -> PyTree[Array]:
-    leaves = jax.tree_util.tree_leaves_with_path(data)
-    rows = {jax.tree_util.keystr(path) or "data": np.shape(x)[:1] for path, x in leaves}
-    if len(set(rows.values())) > 1 or () in rows.values() or (0,) in rows.values():
-        raise ValueError(f"every array in data needs the same, non-empty leading axis; got {rows}")
-    for path, leaf in leaves:
-        values = np.asarray(leaf)
-        bad = ~np.isfinite(values) if np.issubdtype(values.dtype, np.floating) else np.zeros(1, bool)
-        if bad.any():
-            name = jax.tree_util.keystr(path) or "data"
-            row = int(np.argwhere(bad)[0][0])
-            raise ValueError(
-                f"{name} has {int(bad.sum())} NaN or infinite values, the first in row {row}; "
-                "remove or impute these rows"
-            )
-    return jax.tree.map(jnp.asarray, data)
-
-
-def _rows(data: PyTree[Array]) -> int:
-    leaves = jax.tree.leaves(data)
-    return leaves[0].shape[0] if leaves else 0

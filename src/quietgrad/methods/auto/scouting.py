@@ -81,7 +81,8 @@ def scout_climbs(points: Points, starts: Sequence[MeanField], recorder: Recorder
         found = minimise_together(loss, x, iterations=CLIMB_ITERATIONS, memory=MEMORY)
         for start, end in zip(starts, found, strict=True):
             recorder.check()
-            there = MeanField.of(*np.split(end.x, 2), start) if np.isfinite(end.value) else start
+            loc, log_std = np.split(end.x, 2)
+            there = MeanField.of(loc, log_std, start) if np.isfinite(end.value) else start
             terms = recorder.terms(there)
             answer = Answer(there, 0, terms) if math.isfinite(terms.elbo) else None
             scouted.append(Scouted(there if answer is not None else start, answer))

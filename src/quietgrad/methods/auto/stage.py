@@ -4,6 +4,7 @@ import math
 from typing import Any, NamedTuple
 
 import equinox as eqx
+import jax
 import numpy as np
 
 from ..._fingerprint import Recipe
@@ -99,9 +100,13 @@ class Runner(eqx.Module):
         with clock.phase(OPTIMISE):
             began, dtype = clock.spent(OPTIMISE), at.carry.optimizer.rate.dtype
             rates = Rates(on_device(first, dtype), on_device(last, dtype))
-            span = on_device(at.step, np.int32), on_device(at.step + length, np.int32)
-            after, average = run_window(at.job, at.carry, *span, rates)
             step = at.step + length
+            span = on_device(at.step, np.int32), on_device(step, np.int32)
+            after = average = at.carry
+            sums = jax.tree.map(lambda x: on_device(np.zeros(x.shape, x.dtype)), at.carry.params)
+            for job, begin, end in self.problem.pieces(at.job, at.step, step):
+                piece = on_device(begin, np.int32), on_device(end, np.int32)
+                after, sums, average = run_window(job, after, sums, piece, span, rates)
             mid, end = (
                 Answer(q, step, recorder.terms(q), after.estimator)
                 for q in (eqx.combine(average, at.job.static), at.job.family(after))

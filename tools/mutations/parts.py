@@ -111,7 +111,7 @@ ESTIMATORS = [
         "adjusted = phi + apply(columns, beta)",
         "adjusted = phi - apply(columns, beta)",
         "explicit control variates add noise",
-        f"{TAYLOR} -k 'explicit_column_with and mean-field'",
+        "tests/control_variates/test_ensembles.py -k at_least",
     ),
     Mutant(
         "quiet without sticking the landing",

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float, Key, PyTree, UInt32
 
 from ._checks import whole
-from ._extras import adapter
+from ._extras import adapter, needs_extra
 from ._random import key_words
 from .diagnostics.agreement import Agreement
 from .diagnostics.diagnose import diagnose
@@ -20,7 +20,11 @@ from .diagnostics.draws import moments
 from .diagnostics.for_nuts import NutsStart, nuts_start
 from .diagnostics.linear_response import LinearResponse, linear_response
 from .diagnostics.posterior import PosteriorDraws, corrected
-from .estimators import AbstractEstimator
+from .display.card import card
+from .display.curve import curve_of
+from .display.noise import gradient_noise
+from .display.table import named
+from .estimators import AbstractEstimator, Quiet
 from .families import AbstractFamily
 from .targets import Target
 
@@ -42,13 +46,23 @@ class Status(enum.StrEnum):
         return self in (Status.STALLED, Status.NON_FINITE, Status.UNBOUNDED, Status.COLLAPSED)
 
 
+# Numbers that a summary in a notebook may be made of: draws times those of a draw.
+SUMMARISED = 2**22
+
+
+class Remembered:
+    """What was found out about a result after it was made; results themselves do not change."""
+
+    diagnosis: Diagnosis | None = None
+
+
 class FitResult(eqx.Module):
     """A fitted family and how it came about.
 
     `elbo` is a fresh evaluation of `q` on the full data, with standard error `elbo_error`. `status` says
     how the fit ended, and `hint` in a sentence why and what to do. `history` has arrays `step`,
-    `seconds` (of optimisation), `wall` (of the whole wait), `elbo`, `elbo_error`, and what the callback
-    added. `clock` splits the wall clock of the call into `compile`, `optimise`, `evaluate` and `other`
+    `seconds` (of optimisation), `wall` (of the whole wait), `compile`, `elbo`, `elbo_error`, and what
+    the callback added. `clock` splits the wall clock of the call into `compile`, `optimise`, `evaluate` and `other`
     seconds, with their `total`. `evaluation` says with how many draws and how often the ELBO was judged.
     """
 
@@ -71,6 +85,7 @@ class FitResult(eqx.Module):
     words: UInt32[Array, "2"] | None = None
     # Where the other starts led, if there were any.
     restarts: Agreement | None = None
+    remembered: Remembered = eqx.field(static=True, default_factory=Remembered, repr=False)
 
     @property
     def seconds(self) -> float:
@@ -110,13 +125,57 @@ class FitResult(eqx.Module):
 
         `sample_stats` has `lp` and `log_q`, which `arviz_stats.loo_approximate_posterior` takes.
         """
-        seed = int(self._rng(3).integers(2**31))
         draws = whole(draws, "draws", least=1)
-        return adapter("arviz").to_arviz(self.target, self.q, jax.random.key(seed), draws)
+        return adapter("arviz").to_arviz(self.target, self.q, self._key(3), draws)
 
     def summary(self, draws: int = 4000, **settings: Any) -> Any:
         """Mean, standard deviation and interval of every variable, by `arviz_stats.summary`."""
         return adapter("arviz").summary(self.to_arviz(draws), **settings)
+
+    def history_frame(self) -> Any:
+        """The history as a pandas data frame, one row for each evaluation."""
+        with needs_extra("arviz", "a data frame"):
+            import pandas as pd
+        return pd.DataFrame(self.history)
+
+    def plot(self, *, corrected: bool = False, noise: bool = True, most: int = 8) -> Any:
+        """A matplotlib figure: ELBO against seconds, gradient noise by part of q, and `most` marginals.
+
+        `corrected` also outlines importance-corrected draws. `noise=False` leaves out the noise, which
+        takes some hundred gradients and compiles two programs. `.savefig("fit.png")` writes it to a file.
+        """
+        with needs_extra("plot", "a figure"):
+            from .display import plots
+        key, shown = self._key(4), whole(most, "most", least=0)
+        parts, better = None, None
+        if noise:
+            given = self.estimator is not None and self.estimator.refuses(self.target, self.q) is None
+            estimator = self.estimator if given else Quiet()
+            state = self.estimator_state if given else None
+            parts = gradient_noise(self.target, self.q, estimator, state, repeats=100, key=key)
+        if corrected:
+            found = self.posterior(key, 4000)
+            better = f"{'' if found.reliable else 'un'}reliable corrected draws", named(found.points)
+        draws, curve = named(self.sample(key, 4000)), curve_of(self.history, self.clock)
+        return plots.fit_figure(self._headline(), curve, parts, draws, better, most=shown)
+
+    def _repr_html_(self) -> str:
+        # A model with very many numbers is summarised from fewer draws.
+        shapes = jax.eval_shape(self.target.constrain, jax.ShapeDtypeStruct((self.q.dim,), self.q.dtype))
+        numbers = sum(leaf.size for leaf in jax.tree.leaves(shapes))
+        draws = int(np.clip(SUMMARISED // max(1, numbers), 100, 2000))
+        return card(
+            self._headline(),
+            str(self.status),
+            self.hint,
+            good=self.status is Status.CONVERGED,
+            failed=self.status.failed,
+            history=self.history,
+            clock=self.clock,
+            decisions=self.decisions,
+            draws=named(self.sample(self._key(4), draws)),
+            diagnosis=self.remembered.diagnosis,
+        )
 
     def posterior(self, key: Key[Array, ""], draws: int = 1000) -> PosteriorDraws:
         """Draws of q corrected by importance weights; `print` says how far they can be relied on."""
@@ -137,7 +196,9 @@ class FitResult(eqx.Module):
         others = [Restart(*moments(other.q, rng), other.elbo, other.elbo_error) for other in restarts]
         others += [] if self.restarts is None else self.restarts.others
         draws = whole(draws, "draws", least=1)
-        return diagnose(self.target, self.q, ending, rng, draws=draws, restarts=others)
+        found = diagnose(self.target, self.q, ending, rng, draws=draws, restarts=others)
+        self.remembered.diagnosis = found
+        return found
 
     def linear_response(self, coordinates: Sequence[int] | None = None) -> LinearResponse:
         """Scales, or covariances of some coordinates, beyond what q can follow (Giordano et al. 2018).
@@ -156,11 +217,18 @@ class FitResult(eqx.Module):
         words = [0, 0] if self.words is None else key_words(self.words)
         return np.random.default_rng([*words, stream])
 
+    def _key(self, stream: int) -> Key[Array, ""]:
+        return jax.random.key(int(self._rng(stream).integers(2**31)))
+
+    def _headline(self) -> str:
+        return (
+            f"{type(self.q).__name__} of dim {self.q.dim}: ELBO {self.elbo:.2f} ± {self.elbo_error:.2f}"
+        )
+
     def __str__(self) -> str:
         clock = self.clock
         return (
-            f"{type(self.q).__name__} of dim {self.q.dim}: ELBO {self.elbo:.2f} ± {self.elbo_error:.2f} "
-            f"after {self.steps:,} steps and {clock['total']:.2f} s ({clock['compile']:.2f} compiling, "
+            f"{self._headline()} after {self.steps:,} steps and {clock['total']:.2f} s ({clock['compile']:.2f} compiling, "
             f"{clock['optimise']:.2f} optimising, {clock['evaluate']:.2f} evaluating, "
             f"{clock['other']:.2f} other); {self.status}: {self.hint}"
         )

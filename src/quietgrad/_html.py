@@ -1,7 +1,7 @@
 """HTML for notebooks: elements whose text is escaped, styled inline so that they bring their own looks.
 
-Colours are those of the page around (`currentColor`, opacity) or of medium lightness, which can be read on
-light and on dark ground. There is no script.
+Colours are those of the page around (`currentColor`, opacity) or of medium lightness, which can be
+read on light and on dark ground. There is no script.
 """
 
 from html import escape

@@ -1,4 +1,4 @@
-"""How far a fit is: a live line on a terminal, a few plain lines where they are asked for, else silence."""
+"""How far a fit is: a live line on a terminal, a few plain lines where asked for, else silence."""
 
 import math
 import sys

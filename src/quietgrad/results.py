@@ -24,7 +24,7 @@ from .display.card import card
 from .display.curve import curve_of
 from .display.noise import gradient_noise
 from .display.table import named
-from .estimators import AbstractEstimator, Quiet
+from .estimators import AbstractEstimator
 from .families import AbstractFamily
 from .targets import Target
 
@@ -62,8 +62,9 @@ class FitResult(eqx.Module):
     `elbo` is a fresh evaluation of `q` on the full data, with standard error `elbo_error`. `status` says
     how the fit ended, and `hint` in a sentence why and what to do. `history` has arrays `step`,
     `seconds` (of optimisation), `wall` (of the whole wait), `compile`, `elbo`, `elbo_error`, and what
-    the callback added. `clock` splits the wall clock of the call into `compile`, `optimise`, `evaluate` and `other`
-    seconds, with their `total`. `evaluation` says with how many draws and how often the ELBO was judged.
+    the callback added. `clock` splits the wall clock of the call into `compile`, `optimise`, `evaluate`
+    and `other` seconds, with their `total`. `evaluation` says with how many draws and how often the
+    ELBO was judged.
     """
 
     q: AbstractFamily
@@ -142,17 +143,15 @@ class FitResult(eqx.Module):
         """A matplotlib figure: ELBO against seconds, gradient noise by part of q, and `most` marginals.
 
         `corrected` also outlines importance-corrected draws. `noise=False` leaves out the noise, which
-        takes some hundred gradients and compiles two programs. `.savefig("fit.png")` writes it to a file.
+        takes some hundred gradients and compiles two programs. `.savefig("fit.png")` writes a file.
         """
-        with needs_extra("plot", "a figure"):
-            from .display import plots
+        from .display import plots
+
         key, shown = self._key(4), whole(most, "most", least=0)
         parts, better = None, None
         if noise:
-            given = self.estimator is not None and self.estimator.refuses(self.target, self.q) is None
-            estimator = self.estimator if given else Quiet()
-            state = self.estimator_state if given else None
-            parts = gradient_noise(self.target, self.q, estimator, state, repeats=100, key=key)
+            used = self.estimator, self.estimator_state
+            parts = gradient_noise(self.target, self.q, *used, repeats=100, key=key)
         if corrected:
             found = self.posterior(key, 4000)
             better = f"{'' if found.reliable else 'un'}reliable corrected draws", named(found.points)
@@ -228,7 +227,8 @@ class FitResult(eqx.Module):
     def __str__(self) -> str:
         clock = self.clock
         return (
-            f"{self._headline()} after {self.steps:,} steps and {clock['total']:.2f} s ({clock['compile']:.2f} compiling, "
+            f"{self._headline()} after {self.steps:,} steps and {clock['total']:.2f} s "
+            f"({clock['compile']:.2f} compiling, "
             f"{clock['optimise']:.2f} optimising, {clock['evaluate']:.2f} evaluating, "
             f"{clock['other']:.2f} other); {self.status}: {self.hint}"
         )

@@ -56,8 +56,8 @@ def summary(tree: Any, **settings: Any) -> Any:
 
 def plot(tree: Any, most: int = 12) -> Any:
     """A matplotlib figure with the marginals of the posterior's first `most` numbers."""
-    with needs_extra("plot", "a figure"):
-        from ..display.plots import marginals
+    from ..display.plots import marginals
+
     posterior = tree["posterior"]
     draws = {
         str(name): np.concatenate(np.asarray(posterior[name].transpose("chain", "draw", ...)))

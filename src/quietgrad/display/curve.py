@@ -1,4 +1,4 @@
-"""The ELBO against the user's seconds: what part of it is worth seeing, and where programs were compiled."""
+"""The ELBO against the user's seconds: which part is worth seeing, and where programs were compiled."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -8,7 +8,7 @@ from jaxtyping import Float
 
 # The part of the curve, counted from its end, that sets the lower edge.
 LATE = 0.5
-# Room below it and above the best value, relative to the height in between, and the least height in nats.
+# Room below it and above the best value, relative to the height in between, and the least height.
 BELOW, ABOVE, LEAST = 0.5, 0.08, 1.0
 
 

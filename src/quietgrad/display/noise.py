@@ -1,12 +1,13 @@
-"""Where the noise of the gradient is: by block of q's parameters, and by variable where a block has them."""
+"""Where the noise of the gradient is: by block of q's parameters, and by variable within a block."""
 
 from typing import NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Key, PyTree
 
-from ..estimators import AbstractEstimator, Pathwise, name_of
+from ..estimators import AbstractEstimator, Pathwise, Quiet, name_of
 from ..families import AbstractFamily
 from ..gradient_noise import GradientVariance, gradient_variance
 from ..targets import Target
@@ -28,13 +29,18 @@ class Noise(NamedTuple):
 def gradient_noise(
     target: Target,
     q: AbstractFamily,
-    estimator: AbstractEstimator,
+    estimator: AbstractEstimator | None,
     state: PyTree,
     *,
     repeats: int,
     key: Key[Array, ""],
 ) -> tuple[str, list[Noise]]:
-    """What the estimator is called, and its noise at q on all rows, largest first."""
+    """What the estimator is called, and its noise at q on all rows, largest first.
+
+    `Quiet` stands in for a fit without an estimator, or one whose estimator does not go with q.
+    """
+    if estimator is None or estimator.refuses(target, q) is not None:
+        estimator, state = Quiet(), None
     draws = estimator.draws_for(q)
     both = [
         gradient_variance(target, q, one, state=its, repeats=repeats, key=key)
@@ -70,7 +76,7 @@ def _owners(target: Target, dim: int) -> list[str] | None:
     """The variable that each coordinate belongs to; None where points are vectors."""
     if target.unravel is None:
         return None
-    tree = target.unravel(np.arange(dim, dtype=np.result_type(float)))
+    tree = target.unravel(jnp.arange(dim, dtype=jnp.zeros(()).dtype))
     owner = [""] * dim
     for name, leaf in named(tree).items():
         for index in np.asarray(leaf, int).ravel():

@@ -114,7 +114,7 @@ def _elbo(axes: Axes, curve: Curve | None) -> None:
     axes.set_xlim(0.0, curve.total)
     axes.set_ylim(curve.bottom, curve.top)
     axes.ticklabel_format(axis="y", useOffset=False)
-    handles = [line]
+    handles: list[Any] = [line]
     if curve.compiling:
         seconds = sum(end - begin for begin, end in curve.compiling)
         handles.append(Patch(color=AMBER, alpha=0.18, label=f"compiling, {seconds:.1f} s"))

@@ -50,6 +50,9 @@ def _moments(state: PyTree) -> tuple[int, list[np.ndarray], list[np.ndarray]] | 
             count, mean, square = node.taken, node.mean, node.square
         else:
             count, mean, square = node.count, node.mu, node.nu
-        arrays = ([np.asarray(x, float) for x in jax.tree.leaves(tree)] for tree in (mean, square))
-        return int(count), *arrays
+        return int(count), _arrays(mean), _arrays(square)
     return None
+
+
+def _arrays(tree: PyTree) -> list[np.ndarray]:
+    return [np.asarray(leaf, float) for leaf in jax.tree.leaves(tree)]

@@ -24,6 +24,7 @@ def fit(
     draws: int | None = None,
     steps: int | None = None,
     seconds: float | None = None,
+    restarts: int = 1,
     learning_rate: float | None = None,
     batch_size: int | None = None,
     seed: int = 0,
@@ -64,6 +65,8 @@ def fit(
         Stochastic steps: for auto, the most; for sgd, 10,000 if left out.
     seconds
         Seconds that the fit may take at most, compilation included.
+    restarts
+        Fits from different starts, the best of which is the answer.
     learning_rate
         Adam's step size (sgd); the paper's for a task and family, else 0.01.
     batch_size
@@ -92,6 +95,7 @@ def fit(
         draws=draws,
         steps=steps,
         seconds=seconds,
+        restarts=restarts,
         learning_rate=learning_rate,
         batch_size=batch_size,
         seed=seed,

@@ -38,6 +38,7 @@ def fit_command(
     family: str,
     seed: int,
     seconds: float | None = None,
+    restarts: int = 1,
     data: Path | None = None,
     arguments: Sequence[str] = (),
     json_path: Path | None = None,
@@ -65,6 +66,7 @@ def fit_command(
         method=settings.method_of(method, model, family, given),
         batch_size=batch_size,
         seconds=seconds,
+        restarts=restarts,
         key=key,
     )
     report: dict[str, Any] = {
@@ -99,6 +101,7 @@ def fit_command(
             settings.method_code(method, model, family, given),
             batch_size,
             seconds,
+            restarts,
             seed,
             settings.precision(),
         )

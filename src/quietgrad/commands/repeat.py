@@ -21,6 +21,7 @@ class Call(NamedTuple):
     method: str
     batch_size: int | None
     seconds: float | None
+    restarts: int
     seed: int
     double: bool
 
@@ -42,7 +43,12 @@ def write_repeat(folder: Path, final: Path, model: Model, name: str, call: Call,
     text += f'\njax.config.update("jax_enable_x64", {call.double})\n'
     if model.file is not None:
         text += _found(model.file, final, name, arrays, numbers)
-    settings = {"method": call.method, "batch_size": call.batch_size, "seconds": call.seconds}
+    settings = {
+        "method": call.method,
+        "batch_size": call.batch_size,
+        "seconds": call.seconds,
+        "restarts": call.restarts if call.restarts > 1 else None,
+    }
     given = "".join(f"    {key}={value},\n" for key, value in settings.items() if value is not None)
     text += (
         f"\ntarget = {model.code}\n"

@@ -55,7 +55,7 @@ def test_reaches_the_optimum_of_a_gaussian(fitted):
 
 
 def test_history_has_a_row_for_the_start_and_each_evaluation(fitted):
-    assert list(fitted.history) == ["step", "seconds", "wall", "elbo", "elbo_error"]
+    assert list(fitted.history) == ["step", "seconds", "wall", "compile", "elbo", "elbo_error"]
     np.testing.assert_array_equal(fitted.history["step"], np.arange(0, 1001, 10))
     assert all(column.shape == (101,) for column in fitted.history.values())
     assert fitted.history["seconds"][0] == 0

@@ -17,11 +17,12 @@ if TYPE_CHECKING:
     from .families import AffineRealNVP, FullRank, LowRank, MeanField, RealNVP, WhitenedRealNVP
     from .fitting import fit
     from .gradient_noise import gradient_error, gradient_variance, variance_ratio
+    from .history import Plateau, Reached
     from .many import FitMany, fit_many
     from .methods import Auto, Bam, Saa, Sgd
     from .metrics import elbo, elbo_with_error, lppd
     from .racing import race
-    from .results import FitResult, Plateau, Reached, Status
+    from .results import FitResult, Status
     from .samplers import Antithetic, Iid, LatinHypercube, Rqmc
     from .surrogates import QuadCV, Taylor
     from .targets import RowBlocks, Target
@@ -42,11 +43,12 @@ _HOMES = {
     ],
     "gradient_noise": ["gradient_error", "gradient_variance", "variance_ratio"],
     "fitting": ["fit"],
+    "history": ["Plateau", "Reached"],
     "many": ["FitMany", "fit_many"],
     "methods": ["Auto", "Bam", "Saa", "Sgd"],
     "metrics": ["elbo", "elbo_with_error", "lppd"],
     "racing": ["race"],
-    "results": ["FitResult", "Plateau", "Reached", "Status"],
+    "results": ["FitResult", "Status"],
     "samplers": ["Antithetic", "Iid", "LatinHypercube", "Rqmc"],
     "surrogates": ["QuadCV", "Taylor"],
     "targets": ["RowBlocks", "Target"],

@@ -1,32 +1,130 @@
-"""A line of progress on a terminal, and silence elsewhere."""
+"""How far a fit is: a live line on a terminal, a few plain lines where asked for, else silence."""
 
+import math
 import sys
-from collections.abc import Callable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import NamedTuple
 
 from rich.console import Console
-from rich.status import Status
+from rich.live import Live
+from rich.spinner import Spinner
 
-Show = Callable[[str, Mapping[str, float | int]], None]
+# Plain lines come at most this often, in seconds, and at first after half of the time so far.
+MOST_OFTEN, AT_LEAST_EVERY = 1.0, 60.0
+
+
+class Sight(NamedTuple):
+    """What there is to tell at an evaluation; None is what is not known.
+
+    `signal` is the signal-to-noise ratio of the gradient, `left` the seconds to a limit.
+    """
+
+    stage: str
+    family: str
+    step: int
+    elbo: float
+    error: float
+    elapsed: float
+    estimator: str | None = None
+    signal: float | None = None
+    left: float | None = None
+
+    def words(self, since: float = 0.0) -> str:
+        """One line, `since` seconds after the evaluation."""
+        parts = [
+            f"{self.stage or 'start'} ({self.family})",
+            f"step {self.step:,}",
+            f"ELBO {self.elbo:,.2f} ± {self.error:.2f}",
+        ]
+        if self.signal is not None:
+            parts.append(f"gradient signal/noise {self.signal:.2g}")
+        if self.estimator is not None:
+            parts.append(self.estimator)
+        parts.append(f"{self.elapsed + since:.1f} s")
+        if self.left is not None:
+            parts.append(f"{duration(max(0.0, self.left - since))} left")
+        return " · ".join(parts)
+
+
+# A fit that nobody watches does not work out what there is to tell.
+Show = Callable[[Callable[[], Sight]], None]
+
+
+def duration(seconds: float) -> str:
+    """Seconds, minutes or hours, to two digits or so."""
+    if seconds < 99.5:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5970 else f"{seconds / 3600:.1f} h"
+
+
+def time_left(limit: float, pace: float | None, steps: int | None) -> float | None:
+    """Seconds until a limit or the last step, whichever comes first; None without either."""
+    by_steps = math.inf if not pace or steps is None else pace * max(0, steps)
+    soonest = min(limit, by_steps)
+    return soonest if math.isfinite(soonest) else None
 
 
 @contextmanager
 def progress_line(*, show: bool | None) -> Iterator[Show]:
-    """Yield `show(stage, row)`; `show=None` shows the line when standard error is a terminal."""
+    """Yield `show(sight)`; `show=None` shows the line when standard error is a terminal."""
     if not (sys.stderr.isatty() if show is None else show):
-        yield lambda stage, row: None
+        yield lambda sight: None
         return
     console = Console(stderr=True)
-    if not console.is_terminal:
-        yield lambda stage, row: console.print(_words(stage, row), highlight=False, soft_wrap=True)
+    if console.is_terminal:
+        line = LiveLine()
+        with Live(get_renderable=line.renderable, console=console, transient=True, refresh_per_second=8):
+            yield line.show
         return
-    with Status("compiling", console=console) as line:
-        yield lambda stage, row: line.update(_words(stage, row))
+    lines = PlainLines(lambda text: console.print(text, highlight=False, markup=False, soft_wrap=True))
+    try:
+        yield lines.show
+    finally:
+        lines.close()
 
 
-def _words(stage: str, row: Mapping[str, float | int]) -> str:
-    words = f"{stage}: " if stage else ""
-    return (
-        f"{words}step {row['step']:,.0f}, ELBO {row['elbo']:,.2f} ± {row['elbo_error']:.2f}, "
-        f"{row['wall']:.1f} s"
-    )
+class LiveLine:
+    """The last thing told, with a clock that goes on in between."""
+
+    def __init__(self, now: Callable[[], float] = time.monotonic):
+        self._now, self._told, self._sight = now, now(), None
+        self._spinner = Spinner("dots")
+
+    def show(self, sight: Callable[[], Sight]) -> None:
+        """Tell of an evaluation."""
+        self._sight, self._told = sight(), self._now()
+
+    def text(self) -> str:
+        """What the line says now."""
+        since = self._now() - self._told
+        return f"compiling · {since:.1f} s" if self._sight is None else self._sight.words(since)
+
+    def renderable(self) -> Spinner:
+        """The line for rich, which asks for it several times a second."""
+        # A plain string would be read as markup: a family or estimator may have brackets in its name.
+        self._spinner.text = self.text().replace("[", r"\[")
+        return self._spinner
+
+
+class PlainLines:
+    """Lines for a log: at each new stage, then ever more rarely, and the last one at the end."""
+
+    def __init__(self, write: Callable[[str], None]):
+        self._write, self._last, self._due, self._stage = write, None, 0.0, None
+
+    def show(self, sight: Callable[[], Sight]) -> None:
+        """Write a line if one is due."""
+        self._last = told = sight()
+        if told.stage == self._stage and told.elapsed < self._due:
+            return
+        self._last, self._stage = None, told.stage
+        pause = min(AT_LEAST_EVERY, max(MOST_OFTEN, 0.5 * told.elapsed))
+        self._due = told.elapsed + pause
+        self._write(told.words())
+
+    def close(self) -> None:
+        """Write what was told last, if it was not written."""
+        if self._last is not None:
+            self._write(self._last.words())

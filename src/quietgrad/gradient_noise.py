@@ -22,12 +22,16 @@ GROUPS = 10
 
 
 class GradientVariance(eqx.Module):
-    """Trace of the covariance of an estimator, in all and for each block of parameters."""
+    """Trace of the covariance of an estimator, in all and for each block of parameters.
+
+    `mean` and `each` have the gradient's mean and variance for every parameter, in the form of q.
+    """
 
     total: Float[Array, ""]
     error: Float[Array, ""]
     blocks: dict[str, Float[Array, ""]]
     mean: PyTree
+    each: PyTree
 
 
 class VarianceRatio(eqx.Module):
@@ -201,22 +205,21 @@ def _welford(moments: _Moments, grad: PyTree, count: Array) -> _Moments:
 
 def _variance(moments: _Moments, each: int) -> GradientVariance:
     # All R gradients: deviations within the groups plus those of the group means.
-    total = jax.tree.map(
+    variances = jax.tree.map(
         lambda s, m: (
-            (jnp.sum(s) + each * jnp.sum((m - jnp.mean(m, axis=0, keepdims=True)) ** 2))
-            / (GROUPS * each)
+            (jnp.sum(s, axis=0) / each + jnp.sum((m - jnp.mean(m, axis=0)[None]) ** 2, axis=0)) / GROUPS
         ),
         moments.deviations,
         moments.mean,
     )
     blocks = {
-        jax.tree_util.keystr(path).lstrip("."): value
-        for path, value in jax.tree_util.tree_leaves_with_path(total)
+        jax.tree_util.keystr(path).lstrip("."): jnp.sum(value)
+        for path, value in jax.tree_util.tree_leaves_with_path(variances)
     }
     within = _per_group(moments)
     error = jnp.std(within, ddof=1) / jnp.sqrt(GROUPS) / (each - 1)
     mean = jax.tree.map(lambda m: jnp.mean(m, axis=0), moments.mean)
-    return GradientVariance(sum(blocks.values(), jnp.zeros(())), error, blocks, mean)
+    return GradientVariance(sum(blocks.values(), jnp.zeros(())), error, blocks, mean, variances)
 
 
 def _per_group(moments: _Moments) -> Float[Array, " groups"]:

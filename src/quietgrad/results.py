@@ -2,8 +2,7 @@
 
 import dataclasses
 import enum
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
@@ -12,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float, Key, PyTree, UInt32
 
 from ._checks import whole
-from ._extras import adapter
+from ._extras import adapter, needs_extra
 from ._random import key_words
 from .diagnostics.agreement import Agreement
 from .diagnostics.diagnose import diagnose
@@ -21,6 +20,10 @@ from .diagnostics.draws import moments
 from .diagnostics.for_nuts import NutsStart, nuts_start
 from .diagnostics.linear_response import LinearResponse, linear_response
 from .diagnostics.posterior import PosteriorDraws, corrected
+from .display.card import card
+from .display.curve import curve_of
+from .display.noise import gradient_noise
+from .display.table import named
 from .estimators import AbstractEstimator
 from .families import AbstractFamily
 from .targets import Target
@@ -43,62 +46,21 @@ class Status(enum.StrEnum):
         return self in (Status.STALLED, Status.NON_FINITE, Status.UNBOUNDED, Status.COLLAPSED)
 
 
-class Plateau(eqx.Module):
-    """The ELBO has stopped rising: the last fifth of the evaluations gains less than `nats`.
-
-    The gain is the mean of the last fifth over that of the fifth before, and its standard error
-    (from the evaluations' own spread) is added to it: a noisy plateau must be longer to count.
-    """
-
-    nats: float = 0.5
-    least: int = 10
-    column: str = "elbo"
-
-    def reached(self, elbo: Sequence[float | int]) -> bool:
-        """Whether a run with these evaluations has arrived."""
-        count = len(elbo) // 5
-        if len(elbo) < self.least or count < 2:
-            return False
-        before, after = np.asarray(elbo[-2 * count : -count]), np.asarray(elbo[-count:])
-        if not np.all(np.isfinite([before, after])):
-            return False
-        gain = np.mean(after) - np.mean(before)
-        error = np.sqrt((np.var(before, ddof=1) + np.var(after, ddof=1)) / count)
-        return bool(gain + error < self.nats)
+# Numbers that a summary in a notebook may be made of: draws times those of a draw.
+SUMMARISED = 2**22
 
 
-class Reached(eqx.Module):
-    """The ELBO, or another column of the history, is at `value` or above."""
+class Remembered:
+    """What was found out about a result after it was made; results themselves do not change."""
 
-    value: float
-    column: str = "elbo"
+    diagnosis: Diagnosis | None = None
 
-    def reached(self, values: Sequence[float | int]) -> bool:
-        """Whether the last evaluation is there."""
-        return bool(values) and values[-1] >= self.value
+    # No part of what a result is: two results differ by their fields, not by what was asked of them.
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Remembered)
 
-
-class History:
-    """Rows of evaluations, each with a step, its seconds and an ELBO; other columns may be missing."""
-
-    def __init__(self) -> None:
-        self._rows: list[dict[str, float | int]] = []
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def add(self, row: Mapping[str, float | int]) -> None:
-        """Add one evaluation; the row is taken in whole or, if interrupted, not at all."""
-        self._rows.append(dict(row))
-
-    def column(self, name: str) -> list[float | int]:
-        """One column; NaN where an evaluation did not have it."""
-        return [row.get(name, math.nan) for row in self._rows]
-
-    def arrays(self) -> dict[str, np.ndarray]:
-        """The columns as arrays, in the order in which they first appeared."""
-        names = dict.fromkeys(name for row in self._rows for name in row)
-        return {name: np.asarray(self.column(name)) for name in names}
+    def __hash__(self) -> int:
+        return 0
 
 
 class FitResult(eqx.Module):
@@ -106,9 +68,10 @@ class FitResult(eqx.Module):
 
     `elbo` is a fresh evaluation of `q` on the full data, with standard error `elbo_error`. `status` says
     how the fit ended, and `hint` in a sentence why and what to do. `history` has arrays `step`,
-    `seconds` (of optimisation), `wall` (of the whole wait), `elbo`, `elbo_error`, and what the callback
-    added. `clock` splits the wall clock of the call into `compile`, `optimise`, `evaluate` and `other`
-    seconds, with their `total`. `evaluation` says with how many draws and how often the ELBO was judged.
+    `seconds` (of optimisation), `wall` (of the whole wait), `compile`, `elbo`, `elbo_error`, and what
+    the callback added. `clock` splits the wall clock of the call into `compile`, `optimise`, `evaluate`
+    and `other` seconds, with their `total`. `evaluation` says with how many draws and how often the
+    ELBO was judged.
     """
 
     q: AbstractFamily
@@ -130,6 +93,7 @@ class FitResult(eqx.Module):
     words: UInt32[Array, "2"] | None = None
     # Where the other starts led, if there were any.
     restarts: Agreement | None = None
+    remembered: Remembered = eqx.field(static=True, default_factory=Remembered, repr=False)
 
     @property
     def seconds(self) -> float:
@@ -169,13 +133,55 @@ class FitResult(eqx.Module):
 
         `sample_stats` has `lp` and `log_q`, which `arviz_stats.loo_approximate_posterior` takes.
         """
-        seed = int(self._rng(3).integers(2**31))
         draws = whole(draws, "draws", least=1)
-        return adapter("arviz").to_arviz(self.target, self.q, jax.random.key(seed), draws)
+        return adapter("arviz").to_arviz(self.target, self.q, self._key(3), draws)
 
     def summary(self, draws: int = 4000, **settings: Any) -> Any:
         """Mean, standard deviation and interval of every variable, by `arviz_stats.summary`."""
         return adapter("arviz").summary(self.to_arviz(draws), **settings)
+
+    def history_frame(self) -> Any:
+        """The history as a pandas data frame, one row for each evaluation."""
+        with needs_extra("arviz", "a data frame"):
+            import pandas as pd
+        return pd.DataFrame(self.history)
+
+    def plot(self, *, corrected: bool = False, noise: bool = True, most: int = 8) -> Any:
+        """A matplotlib figure: ELBO against seconds, gradient noise by part of q, and `most` marginals.
+
+        `corrected` also outlines importance-corrected draws. `noise=False` leaves out the noise, which
+        takes some hundred gradients and compiles two programs. `.savefig("fit.png")` writes a file.
+        """
+        from .display import plots
+
+        key, shown = self._key(4), whole(most, "most", least=0)
+        parts, better = None, None
+        if noise:
+            used = self.estimator, self.estimator_state
+            parts = gradient_noise(self.target, self.q, *used, repeats=100, key=key)
+        if corrected:
+            found = self.posterior(key, 4000)
+            better = f"{'' if found.reliable else 'un'}reliable corrected draws", named(found.points)
+        draws, curve = named(self.sample(key, 4000)), curve_of(self.history, self.clock)
+        return plots.fit_figure(self._headline(), curve, parts, draws, better, most=shown)
+
+    def _repr_html_(self) -> str:
+        # A model with very many numbers is summarised from fewer draws.
+        shapes = jax.eval_shape(self.target.constrain, jax.ShapeDtypeStruct((self.q.dim,), self.q.dtype))
+        numbers = sum(leaf.size for leaf in jax.tree.leaves(shapes))
+        draws = int(np.clip(SUMMARISED // max(1, numbers), 100, 2000))
+        return card(
+            self._headline(),
+            str(self.status),
+            self.hint,
+            good=self.status is Status.CONVERGED,
+            failed=self.status.failed,
+            history=self.history,
+            clock=self.clock,
+            decisions=self.decisions,
+            draws=named(self.sample(self._key(4), draws)),
+            diagnosis=self.remembered.diagnosis,
+        )
 
     def posterior(self, key: Key[Array, ""], draws: int = 1000) -> PosteriorDraws:
         """Draws of q corrected by importance weights; `print` says how far they can be relied on."""
@@ -196,7 +202,9 @@ class FitResult(eqx.Module):
         others = [Restart(*moments(other.q, rng), other.elbo, other.elbo_error) for other in restarts]
         others += [] if self.restarts is None else self.restarts.others
         draws = whole(draws, "draws", least=1)
-        return diagnose(self.target, self.q, ending, rng, draws=draws, restarts=others)
+        found = diagnose(self.target, self.q, ending, rng, draws=draws, restarts=others)
+        self.remembered.diagnosis = found
+        return found
 
     def linear_response(self, coordinates: Sequence[int] | None = None) -> LinearResponse:
         """Scales, or covariances of some coordinates, beyond what q can follow (Giordano et al. 2018).
@@ -215,11 +223,19 @@ class FitResult(eqx.Module):
         words = [0, 0] if self.words is None else key_words(self.words)
         return np.random.default_rng([*words, stream])
 
+    def _key(self, stream: int) -> Key[Array, ""]:
+        return jax.random.key(int(self._rng(stream).integers(2**31)))
+
+    def _headline(self) -> str:
+        return (
+            f"{type(self.q).__name__} of dim {self.q.dim}: ELBO {self.elbo:.2f} ± {self.elbo_error:.2f}"
+        )
+
     def __str__(self) -> str:
         clock = self.clock
         return (
-            f"{type(self.q).__name__} of dim {self.q.dim}: ELBO {self.elbo:.2f} ± {self.elbo_error:.2f} "
-            f"after {self.steps:,} steps and {clock['total']:.2f} s ({clock['compile']:.2f} compiling, "
+            f"{self._headline()} after {self.steps:,} steps and {clock['total']:.2f} s "
+            f"({clock['compile']:.2f} compiling, "
             f"{clock['optimise']:.2f} optimising, {clock['evaluate']:.2f} evaluating, "
             f"{clock['other']:.2f} other); {self.status}: {self.hint}"
         )

@@ -6,9 +6,10 @@ from typing import Any
 import equinox as eqx
 import jax
 import numpy as np
-from jaxtyping import Array, Float, Key, PyTree
+from jaxtyping import Array, Float, Key
 
 from .._extras import needs_extra
+from ..display.table import named
 from ..families import AbstractFamily
 from ..targets import Target
 
@@ -32,7 +33,7 @@ def to_arviz(target: Target, q: AbstractFamily, key: Key[Array, ""], draws: int)
     facts = jax.device_get(_facts(target, q, key, draws))
     lp, log_q = facts["lp"], facts["log_q"]
     groups = {
-        "posterior": _named(facts["point"]),
+        "posterior": named(facts["point"]),
         "sample_stats": {"lp": lp, "log_q": log_q, "log_weight": lp - log_q},
     }
     if facts["log_likelihood"]:
@@ -42,13 +43,27 @@ def to_arviz(target: Target, q: AbstractFamily, key: Key[Array, ""], draws: int)
     if observed:
         groups["observed_data"] = {name: np.asarray(value) for name, value in observed.items()}
     coords, dims = _labels(target, groups)
-    return arviz_base.from_dict(groups, coords=coords, dims=dims)
+    groups = {name: _without_slashes(group) for name, group in groups.items()}
+    dims = {name: [*map(_without_slash, axes)] for name, axes in _without_slashes(dims).items()}
+    return arviz_base.from_dict(groups, coords=_without_slashes(coords), dims=dims)
 
 
 def summary(tree: Any, **settings: Any) -> Any:
     """`arviz_stats.summary` of the posterior, without diagnostics of chains: draws are independent."""
     chosen: dict[str, Any] = {"kind": "stats", **settings}
     return arviz_summary(tree, **chosen)
+
+
+def plot(tree: Any, most: int = 12) -> Any:
+    """A matplotlib figure with the marginals of the posterior's first `most` numbers."""
+    from ..display.plots import marginals
+
+    posterior = tree["posterior"]
+    draws = {
+        str(name): np.concatenate(np.asarray(posterior[name].transpose("chain", "draw", ...)))
+        for name in posterior.data_vars
+    }
+    return marginals(draws, most=most)
 
 
 @eqx.filter_jit
@@ -75,18 +90,16 @@ def _log_likelihood(target: Target, z: Float[Array, " dim"]) -> dict[str, Array]
 def _observed(target: Target) -> dict[str, Any]:
     if target.model is not None:
         return target.model.observed()
-    return _named(target.data, DATA) if target.rows else {}
+    return named(target.data, DATA) if target.rows else {}
 
 
-def _named(tree: PyTree, alone: str = "z") -> dict[str, Any]:
-    """The leaves of a pytree by their path; one that is all there is has the name `alone`."""
+def _without_slash(name: str) -> str:
+    """NumPyro's scopes make names with slashes, which a tree of groups takes for paths."""
+    return name.replace("/", ".")
 
-    def name(path: Any) -> str:
-        return jax.tree_util.keystr(path, simple=True, separator="_") or alone
 
-    named = {name(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(tree)}
-    # Numbers, from tuples and lists, are no names of variables.
-    return {f"{alone}_{key}" if key[0].isdigit() else key: leaf for key, leaf in named.items()}
+def _without_slashes(named: Mapping[str, Any]) -> dict[str, Any]:
+    return {_without_slash(name): value for name, value in named.items()}
 
 
 def _one_chain(group: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,39 +1,34 @@
-"""`quietgrad fit`: one model, one family, one table."""
+"""`quietgrad fit`: one model, one family, a table, and if asked a verdict and a folder of results."""
 
-import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import jax
 import jax.random as jr
-import optax
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from .._checks import lookup
 from ..compilation_cache import keep_compiled
+from ..diagnostics.diagnosis import Diagnosis, Verdict
 from ..environment import environment
-from ..estimators import AbstractEstimator
-from ..estimators import estimator as by_name
-from ..families import REGISTRY as FAMILIES
 from ..fitting import ANY_FAMILY, fit
-from ..methods import REGISTRY as METHODS
-from ..methods import AbstractMethod, Auto, Sgd
 from ..metrics import lppd
 from ..results import FitResult, Status
+from . import folder, settings
 from .models import Model, load_model
+from .repeat import Call, command_line, write_repeat
 
-FORMAT = 3
-# The options that a method takes, beside those that all of them take.
-OPTIONS = {
-    "auto": ("estimator", "draws", "steps", "batch_size"),
-    "saa": (),
-    "bam": (),
-    "sgd": ("estimator", "draws", "steps", "batch_size", "learning_rate"),
-}
-# Exit codes by how the fit ended; 2 is misuse.
+FORMAT = 4
+# Exit codes by how the fit ended, and for one that converged by the verdict; 2 is misuse.
 EXIT_CODES = {Status.CONVERGED: 0, Status.BUDGET: 3, Status.INTERRUPTED: 130}
+VERDICT_CODES = {Verdict.TRUST: 0, Verdict.CORRECTED: 4, Verdict.DO_NOT_TRUST: 5}
 FAILED = 1
+# Rows of the summary that are printed.
+SHOWN = 20
+INTERRUPTED = "the fit was interrupted"
+NOT_ASKED = "it was not asked for"
 
 
 def fit_command(
@@ -43,24 +38,37 @@ def fit_command(
     family: str,
     seed: int,
     seconds: float | None = None,
-    json_path: Path | None,
+    restarts: int = 1,
+    data: Path | None = None,
+    arguments: Sequence[str] = (),
+    json_path: Path | None = None,
+    out: Path | None = None,
+    force: bool = False,
+    diagnose: bool | None = None,
     **options: Any,
 ) -> int:
-    """Fit, print, and return the exit code that goes with the ending.
+    """Fit, print, write, and return the exit code that goes with the ending and the verdict.
 
-    `options` are those of `OPTIONS`; None is an option that was not given.
+    `options` are the rank and those of `settings.OPTIONS`; None is an option that was not given.
     """
-    lookup(METHODS, method, "method")
-    lookup({ANY_FAMILY: None, **FAMILIES}, family, "family")
     given = {option: value for option, value in options.items() if value is not None}
-    _check(method, given)
+    settings.check(method, family, given)
+    if out is not None:
+        folder.check_out(out, force=force)
     keep_compiled()
-    model = load_model(name)
-    key_fit, key_test = jr.split(jr.key(seed))
-    batch_size = None if method in ("saa", "bam") else given.get("batch_size", model.batch_size)
-    made = _method(method, model, family, given)
+    model = load_model(name, data, arguments)
     model.check_dim()
-    result = fit(model.target, family, method=made, batch_size=batch_size, seconds=seconds, key=key_fit)
+    key, rank = jr.key(seed), given.get("rank")
+    batch_size = settings.batch_size_of(method, model, given)
+    result = fit(
+        model.target,
+        settings.family_of(family, rank, model, key),
+        method=settings.method_of(method, model, family, given),
+        batch_size=batch_size,
+        seconds=seconds,
+        restarts=restarts,
+        key=key,
+    )
     report: dict[str, Any] = {
         "model": name,
         "title": model.title,
@@ -77,46 +85,84 @@ def fit_command(
         "programs": result.programs,
     }
     if model.task is not None and model.task.test is not None and not result.status.failed:
-        report["test_lppd"] = float(lppd(model.task.test, result.q, key=key_test))
+        report["test_lppd"] = float(lppd(model.task.test, result.q, key=jr.fold_in(key, 1)))
         report["test_rows"] = model.task.test.rows
-    _print(report, result)
+    _print(report, result, model)
+    diagnosis, reason = None, NOT_ASKED
+    if out is not None if diagnose is None else diagnose:
+        diagnosis, reason = _diagnosed(result)
+    code = exit_code(result.status, diagnosis)
+    report |= {"verdict": None if diagnosis is None else str(diagnosis.verdict), "exit_code": code}
     if json_path is not None:
-        _write(json_path, report, result)
-    return EXIT_CODES.get(result.status, FAILED)
+        folder.write_json(json_path, _document(report, result))
+    if out is not None:
+        call = Call(
+            settings.family_code(family, rank),
+            settings.method_code(method, model, family, given),
+            batch_size,
+            seconds,
+            restarts,
+            seed,
+            settings.precision(),
+        )
+        with folder.staged(out) as stage:
+            write_repeat(stage, out, model, name, call, command_line())
+            _write(stage, result, diagnosis, reason, _document(report, result))
+        Console().print(f"results: {out}", markup=False, highlight=False)
+    return code
 
 
-def _check(method: str, given: dict[str, Any]) -> None:
-    for option in given:
-        if option not in OPTIONS[method]:
-            flag = "--" + option.replace("_", "-")
-            takers = " or ".join(f"--method {m}" for m, known in OPTIONS.items() if option in known)
-            raise ValueError(f"--method {method} has no {flag}; leave it out, or use {takers}")
-    if "draws" in given and "estimator" not in given:
-        raise ValueError("--draws are those of an estimator: name it with --estimator")
+def exit_code(status: Status, diagnosis: Diagnosis | None) -> int:
+    """That of the ending; of the verdict, if there is one and the fit converged."""
+    if status is Status.CONVERGED and diagnosis is not None:
+        return VERDICT_CODES[diagnosis.verdict]
+    return EXIT_CODES.get(status, FAILED)
 
 
-def _method(method: str, model: Model, family: str, given: dict[str, Any]) -> AbstractMethod:
-    steps = {"steps": given["steps"]} if "steps" in given else {}
-    estimator = {"estimator": _estimator(given)} if "estimator" in given else {}
-    if method in ("saa", "bam"):
-        return METHODS[method]()
-    if method == "auto":
-        return Auto(**estimator, **steps)
-    rate = given.get("learning_rate", model.learning_rate(family))
-    return Sgd(optimizer=optax.adam(rate), **estimator, **steps)
+def _diagnosed(result: FitResult) -> tuple[Diagnosis | None, str]:
+    """The diagnosis, printed; none after Ctrl-C, when people want to be done."""
+    if result.status is Status.INTERRUPTED:
+        return None, INTERRUPTED
+    with Console(stderr=True).status("diagnosing"):
+        diagnosis = result.diagnose()
+    Console().print(f"verdict: {diagnosis}", markup=False, highlight=False)
+    return diagnosis, ""
 
 
-def _estimator(given: dict[str, Any]) -> AbstractEstimator | str:
-    name = given["estimator"]
-    if name == "auto":
-        return name
-    return by_name(name, draws=given["draws"]) if "draws" in given else by_name(name)
+def _write(
+    stage: Path, result: FitResult, diagnosis: Diagnosis | None, reason: str, document: dict[str, Any]
+) -> None:
+    """Everything but the code that repeats it; what takes longest to make again comes first."""
+    folder.write_history(stage, result)
+    folder.write_verdict(stage, diagnosis, reason)
+    _print_summary(folder.write_draws(stage, result))
+    finite = result.status is not Status.NON_FINITE
+    unusual = diagnosis is not None and diagnosis.verdict is Verdict.CORRECTED
+    with Console(stderr=True).status("drawing"):
+        figure = result.plot(corrected=unusual, noise=finite and diagnosis is not None)
+        figure.savefig(stage / "fit.png")
+    folder.write_json(stage / folder.RESULT, document)
 
 
-def _print(report: dict[str, Any], result: FitResult) -> None:
+def _document(report: dict[str, Any], result: FitResult) -> dict[str, Any]:
+    return {
+        "format": FORMAT,
+        **report,
+        "evaluation": result.evaluation,
+        "decisions": [str(decision) for decision in result.decisions],
+        "history": result.history,
+        "environment": environment(),
+        "double_precision": jax.config.read("jax_enable_x64"),
+    }
+
+
+def _print(report: dict[str, Any], result: FitResult, model: Model) -> None:
     console = Console()
     table = Table(title=escape(report["title"]), show_header=False, title_justify="left")
     chosen = "" if report["family"] != ANY_FAMILY else f" ({type(result.q).__name__})"
+    if model.bound.values:
+        unused = f"; not used: {', '.join(model.bound.unused)}" if model.bound.unused else ""
+        table.add_row("data", escape(f"{', '.join(model.bound.values)}{unused}"))
     table.add_row("family", f"{report['family']}{chosen}, {result.q.dim} dimensions")
     table.add_row("ELBO", f"{report['elbo']:.2f} ± {report['elbo_error']:.2f} nats")
     if "test_lppd" in report:
@@ -137,14 +183,6 @@ def _print(report: dict[str, Any], result: FitResult) -> None:
         console.print(str(decision), highlight=False, markup=False)
 
 
-def _write(path: Path, report: dict[str, Any], result: FitResult) -> None:
-    history = {name: column.tolist() for name, column in result.history.items()}
-    document = {
-        "format": FORMAT,
-        **report,
-        "evaluation": result.evaluation,
-        "decisions": [str(decision) for decision in result.decisions],
-        "history": history,
-        "environment": environment(),
-    }
-    path.write_text(json.dumps(document, indent=1) + "\n")
+def _print_summary(table: Any) -> None:
+    more = "" if len(table) <= SHOWN else f"\n({len(table) - SHOWN:,} more in summary.csv)"
+    Console().print(f"{table.head(SHOWN).to_string()}{more}", markup=False, highlight=False)

@@ -1,6 +1,7 @@
 """`quietgrad race`: a user's model, or a built-in task, on the track."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import jax.random as jr
@@ -8,12 +9,12 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from .._checks import lookup
+from .._extras import needs_extra
 from ..compilation_cache import keep_compiled
 from ..environment import environment
-from ..families import REGISTRY as FAMILIES
 from ..racing import RaceResult, race
 from .models import load_model
+from .settings import check_family, family_of
 
 FORMAT = 2
 # Endings that need no remark: a race ends most runs by its clock.
@@ -25,6 +26,9 @@ def race_command(
     *,
     task: str | None,
     family: str,
+    rank: int | None = None,
+    data: Path | None = None,
+    arguments: Sequence[str] = (),
     seconds: float,
     learning_rate: float,
     batch_size: int | None,
@@ -36,19 +40,20 @@ def race_command(
     name = model if task is None else task
     if name is None or None not in (model, task):
         raise ValueError("name a model (my_model.py:target) or a built-in --task, not both")
+    check_family(family, rank, any_family=False)
     keep_compiled()
-    found = load_model(name)
+    found = load_model(name, data, arguments)
     target, title = found.target, found.title
     batch_size = found.batch_size if batch_size is None else batch_size
-    lookup(FAMILIES, family, "family")
     found.check_dim()
+    key = jr.key(seed)
     result = race(
         target,
-        family,
+        family_of(family, rank, found, key),
         seconds=seconds,
         learning_rate=learning_rate,
         batch_size=batch_size,
-        key=jr.key(seed),
+        key=key,
     )
     _print(title, family, result)
     if json_path is not None:
@@ -104,10 +109,8 @@ def _print(title: str, family: str, result: RaceResult) -> None:
 
 
 def _plot(path: Path, title: str, result: RaceResult) -> None:
-    try:
+    with needs_extra("plot", "--plot"):
         import matplotlib
-    except ImportError as error:
-        raise ImportError("the plot needs matplotlib: pip install 'quietgrad[study]'") from error
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 

@@ -7,6 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from .._html import AMBER, GREEN, RED, badge, bullets, element
+
 
 class Verdict(enum.StrEnum):
     """Whether to use q as it is, its draws with importance weights, or neither."""
@@ -14,6 +16,9 @@ class Verdict(enum.StrEnum):
     TRUST = "trust"
     CORRECTED = "use the corrected draws"
     DO_NOT_TRUST = "do not trust"
+
+
+COLOURS = {Verdict.TRUST: GREEN, Verdict.CORRECTED: AMBER, Verdict.DO_NOT_TRUST: RED}
 
 
 class Ending(NamedTuple):
@@ -64,3 +69,8 @@ class Diagnosis:
         if self.advice:
             lines += ["what to do:", *(f"  - {step}" for step in self.advice)]
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        advice = [element("div", "what to do:"), bullets(self.advice)] if self.advice else []
+        verdict = badge(str(self.verdict), COLOURS[self.verdict])
+        return element("div", verdict, bullets(self.reasons), *advice, style="margin:.6em 0")

@@ -3,6 +3,7 @@
 from .controlled import Controlled
 from .estimator import AbstractEstimator, Cost, Estimate
 from .joint_minibatch import Joint
+from .names import name_of
 from .pathwise import Pathwise
 from .quiet import Quiet
 from .registry import REGISTRY, estimator, resolve
@@ -19,5 +20,6 @@ __all__ = [
     "Quiet",
     "ScoreFunction",
     "estimator",
+    "name_of",
     "resolve",
 ]

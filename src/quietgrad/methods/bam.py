@@ -77,6 +77,7 @@ class Bam(AbstractMethod):
     def match(self, points: Points, answer: Answer, recorder: Recorder) -> Ending:
         """Iterations from an answer, whose family is told on the way."""
         q, rng = answer.q, recorder.rng("bam")
+        recorder.progress.stage = "batch and match"
         assert isinstance(q, FitsQuadratic)
         mean, covariance = np.asarray(q.mean(), float), q.host_covariance()
         waited = 0

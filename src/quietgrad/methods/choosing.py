@@ -16,11 +16,10 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, Int, Key, PyTree
 
-from ..estimators import AbstractEstimator, Pathwise
+from ..estimators import AbstractEstimator, Pathwise, name_of
 from ..estimators.presets import quiet_stein
 from ..families import AbstractFamily
 from ..targets import Target
-from ..weights import Uniform
 
 # Gradients of each candidate in each of its turns.
 REPEATS, TURNS = 24, 3
@@ -64,16 +63,6 @@ def candidates(q: AbstractFamily) -> dict[str, Pathwise]:
     ]
     allowed = (e for e in field if e.sampler.refuses(e.draws, q.base, q.base_dim) is None)
     return {name_of(estimator): estimator for estimator in allowed}
-
-
-def name_of(estimator: AbstractEstimator) -> str:
-    """A short name for the journal."""
-    if not isinstance(estimator, Pathwise):
-        return type(estimator).__name__
-    parts = [estimator.sampler, estimator.entropy]
-    parts += [] if isinstance(estimator.weights, Uniform) else [estimator.weights]
-    parts += [] if estimator.surrogate is None else [estimator.surrogate]
-    return f"{' + '.join(type(part).__name__ for part in parts)} with {estimator.draws} draws"
 
 
 def burden(q: AbstractFamily, current: AbstractEstimator) -> float:

@@ -62,6 +62,7 @@ def climb(
     """
     x = np.concatenate([np.asarray(start.loc, float), np.asarray(start.log_std, float)])
     memory = max(5, min(MEMORY, MEMORY_NUMBERS // (4 * start.dim)))
+    recorder.progress.stage = "L-BFGS at fixed draws"
     with recorder.clock.phase(OPTIMISE):
         best = Climbed(start, recorder.terms(start), step, rested=False)
     recorder.tell_better(Answer(best.q, step, best.terms), rival, step)

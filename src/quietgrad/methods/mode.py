@@ -40,6 +40,7 @@ def find_mode(
     rng: np.random.Generator,
 ) -> Mode | None:
     """The highest mode found around the center; None if the density or its curvature is not finite."""
+    recorder.progress.stage = "search for the mode"
     dim = len(center)
     spread = SPREAD * rng.uniform(-1, 1, (SEARCHES - 1, dim))
     starts = center + np.concatenate([np.zeros((1, dim)), spread])

@@ -77,6 +77,7 @@ def newton(
     gradients are taken then. Steps that have a `rival` give
     up when they would not catch up with it at their present pace.
     """
+    recorder.progress.stage = "Newton steps"
     q, best, waited, length = start.q, start, 0, 1.0
     assert isinstance(q, FitsQuadratic)
     precision, number, clipped = start.precision, start.number, False

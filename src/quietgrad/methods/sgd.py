@@ -5,6 +5,7 @@ shorter chunk does not compile again. Step t uses keys folded with t: results do
 are cut into chunks, and a chunk can be replayed.
 """
 
+import functools
 from typing import Any
 
 import equinox as eqx
@@ -21,10 +22,12 @@ from .._host import on_device
 from ..clock import OPTIMISE
 from ..estimators import AbstractEstimator, resolve
 from ..families import AbstractFamily
-from ..results import Plateau, Reached, Status
+from ..history import Plateau, Reached
+from ..results import Status
 from ..targets import Target
 from .choosing import cheapest
 from .method import AbstractMethod, Ending, Problem, Recorder
+from .signal import signal_to_noise
 from .steps import Carry, Job, Keys, strong
 from .switching import Switching
 
@@ -97,7 +100,9 @@ class Sgd(AbstractMethod):
         job, carry = self._begin(problem, recorder)
         switch = self._switch(problem, recorder)
         every = self.evaluate_every or -(-self.steps // 100)
-        step, pace = 0, 0.0
+        step, pace, seen = 0, 0.0, carry.optimizer
+        recorder.progress.stage = "stochastic steps"
+        recorder.progress.plan(first, first + self.steps, recorder.clock)
         while step < self.steps:
             last = min(self.steps, (step // every + 1) * every)
             most = int(CHUNK_SECONDS / pace) if pace > 0 else FIRST_STEPS
@@ -110,6 +115,8 @@ class Sgd(AbstractMethod):
             if not due:
                 recorder.passed(first + step)
                 continue
+            recorder.progress.signal = functools.partial(signal_to_noise, seen, carry.optimizer)
+            seen = carry.optimizer
             recorder.look(job.family(carry), first + step, state=carry.estimator)
             if switch is not None:
                 job, carry = self._changed(switch, job, carry, step, recorder)

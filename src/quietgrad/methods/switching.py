@@ -9,11 +9,11 @@ import jax.random as jr
 from jaxtyping import Array, UInt32
 
 from .._random import key_of
-from ..estimators import AbstractEstimator
+from ..estimators import AbstractEstimator, name_of
 from ..families import AbstractFamily
 from ..recorder import Recorder
 from ..targets import Target
-from .choosing import choose, moments, name_of
+from .choosing import choose, moments
 from .journal import Decision
 
 # Where in a run to look, as fractions of its steps.

@@ -6,7 +6,7 @@ A method tells the recorder what it has found and asks it when to stop; it keeps
 import contextlib
 import functools
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import numpy as np
 from jaxtyping import Array, Key, PyTree, UInt32
@@ -15,16 +15,18 @@ from .. import trouble
 from .._host import on_device
 from .._progress import Show, progress_line
 from .._random import key_of, key_words
-from ..clock import EVALUATE, OPTIMISE, Clock
+from ..clock import COMPILE, EVALUATE, OPTIMISE, Clock
 from ..estimators import AbstractEstimator
 from ..families import AbstractFamily
+from ..history import History
 from ..judging import Judge, Terms, paired
-from ..results import History, Status
+from ..results import Status
 from .answers import Answers
 from .endings import Evidence, true_ending
 from .judges import Judges
 from .limits import Ended, Limits
 from .problem import DEFAULT, Answer, Callback, Evaluation, Moment, Problem
+from .progress import Progress
 from .values import log_densities
 
 # Evaluation that nobody notices: below this many seconds its share does not matter.
@@ -51,8 +53,9 @@ class Recorder:
         self.history, self.decisions, self.steps = History(), [], 0
         self.estimator: AbstractEstimator | None = None
         self._limits = Limits(self.clock, seconds, optimise_seconds)
-        self._show: Show = lambda stage, row: None
-        self._progress, self._looks, self._last_look = progress, 0, 0.0
+        self._show: Show = lambda sight: None
+        self.progress = Progress()
+        self._shown, self._looks, self._last_look = progress, 0, 0.0
         self._answers, self._factor = Answers(), trouble.SUSPICIOUS
         self._key = key_words(key)
         self.judges = Judges(problem, evaluation, self.words, self.rng)
@@ -140,6 +143,7 @@ class Recorder:
             "step": step,
             "seconds": self.clock.spent(OPTIMISE),
             "wall": self.clock.total,
+            "compile": self.clock.spent(COMPILE),
             "elbo": seen.elbo,
             "elbo_error": seen.error,
         }
@@ -148,7 +152,7 @@ class Recorder:
             if self.callback is not None:
                 more = self.callback(Moment(q, step, row["seconds"], state))
         self.history.add({**row, **(more or {})})
-        self._shown(row)
+        self._show(lambda: self.progress.sight(answer, row, self.estimator, self.left()))
         if not first:
             self._watch(answer)
         self.check()
@@ -192,7 +196,7 @@ class Recorder:
         """Turn Ctrl-C into an ending with the best answer; a second one raises KeyboardInterrupt."""
         with (
             self.clock.running(),
-            progress_line(show=self._progress) as self._show,
+            progress_line(show=self._shown) as self._show,
             self._limits.catching_interrupts(),
         ):
             yield
@@ -226,10 +230,6 @@ class Recorder:
     def points(self, q: AbstractFamily) -> np.ndarray:
         """A few draws of q, to look at the target with when something is wrong."""
         return np.asarray(q.sample(key_of(self.words("points")), 8), float)
-
-    def _shown(self, row: Mapping[str, float | int]) -> None:
-        stage = str(self.decisions[-1].kind) if self.decisions else ""
-        self._show(stage, row)
 
     def _watch(self, answer: Answer) -> None:
         """End a fit whose location or scales run away, as soon as that is plain."""

@@ -35,6 +35,7 @@ def anneal(
     `rates` are the first one and the most that successful rounds may raise it to.
     """
     rate, most = rates
+    run.recorder.progress.stage = "annealing"
     probed, gained, rounds, losses, least, walls = False, math.inf, 0, 0, length, 0
     while at.step < most_steps and losses < MOST_LOSSES:
         if not probed and run.probe_due(at, gained):

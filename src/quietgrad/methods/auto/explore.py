@@ -18,6 +18,7 @@ SHARE, MOST_RESETS = 0.6, 6
 def explore(run: Runner, at: Stage, rate: float, most_steps: int) -> tuple[Stage, float]:
     """Windows from a start until annealing is worth it, and the rate to anneal from."""
     begun, resets = at.step, 0
+    run.recorder.progress.stage = "exploring"
     least = WINDOW if run.problem.batch_size is None else BATCH_WINDOW
     while True:
         length = run.affordable(at, max(least, int(GROWTH * (at.step - begun))), most_steps)

@@ -1,5 +1,6 @@
 """A stage of stochastic steps in an automatic fit: where it stands, its windows and their tests."""
 
+import functools
 import math
 from typing import Any, NamedTuple
 
@@ -11,13 +12,14 @@ from ..._fingerprint import Recipe
 from ..._host import on_device
 from ..._random import key_of
 from ...clock import COMPILE, OPTIMISE
-from ...estimators import AbstractEstimator
+from ...estimators import AbstractEstimator, name_of
 from ...families import AbstractFamily
 from ...judging import paired
 from ...recorder import Answer, Problem, Recorder
-from ..choosing import burden, candidates, cheapest, choose, name_of
+from ..choosing import burden, candidates, cheapest, choose
 from ..guarded_adam import guarded_adam, usual_square
 from ..journal import Decision
+from ..signal import signal_to_noise
 from ..steps import Carry, Job, Keys
 from ..windows import Rates, run_window
 
@@ -112,6 +114,9 @@ class Runner(eqx.Module):
                 for q in (eqx.combine(average, at.job.static), at.job.family(after))
             )
             pace = (clock.spent(OPTIMISE) - began) / length
+        recorder.progress.signal = functools.partial(
+            signal_to_noise, at.carry.optimizer, after.optimizer
+        )
         found = mid if paired(mid.terms, end.terms)[0] >= 0 else end
         averaged, gained = paired(mid.terms, end.terms), paired(found.terms, at.answer.terms)
         return at._replace(carry=after, step=step, pace=pace), Verdict(*averaged, *gained, found)

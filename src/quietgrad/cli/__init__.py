@@ -1,0 +1,60 @@
+"""The command line: arguments and exit codes, nothing else. jax is imported when a command runs."""
+
+import sys
+
+import cyclopts
+
+from .._version import __version__
+from .inference import fit, race
+from .studies import report, study
+
+app = cyclopts.App(
+    name="quietgrad",
+    help="Variational inference with low-noise gradients.",
+    version=__version__,
+)
+app.command(fit)
+app.command(race)
+app.command(study)
+
+
+@app.command(name="list")
+def list_names() -> int:
+    """List tasks, families, methods and estimators, with a line on each."""
+    from ..commands.catalogue import print_catalogue
+
+    return print_catalogue()
+
+
+app.command(report)
+
+
+@app.command
+def info() -> int:
+    """Print versions, machine and data sources: what to put into a bug report."""
+    from ..commands.catalogue import print_info
+
+    return print_info()
+
+
+app.register_install_completion_command(
+    help="Install completion for your shell (bash, zsh or fish) and say where it went."
+)
+
+
+def main() -> None:
+    """Run the command and exit.
+
+    0 done; 1 ran but did not succeed; 2 misuse; 3 a fit that reached its limit before it converged;
+    4 and 5 a fit that converged with the verdict "use the corrected draws" or "do not trust"; 130
+    interrupted.
+    """
+    try:
+        sys.exit(app(result_action="return_value"))
+    except (ValueError, TypeError, FileNotFoundError, ImportError) as error:
+        notes = "".join(f"\n{note}" for note in getattr(error, "__notes__", ()))
+        print(f"quietgrad: {error}{notes}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        print("quietgrad: interrupted", file=sys.stderr)
+        sys.exit(130)

@@ -1,0 +1,168 @@
+"""`quietgrad fit` and `quietgrad race`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import cyclopts
+
+from .names import Estimator, Family, Method
+
+Arguments = Annotated[tuple[str, ...], cyclopts.Parameter(name="--arg", negative=())]
+Json = Annotated[Path | None, cyclopts.Parameter(name="--json")]
+Flag = Annotated[bool, cyclopts.Parameter(negative=())]
+
+
+def fit(
+    model: str,
+    *,
+    data: Path | None = None,
+    arguments: Arguments = (),
+    method: Method = "auto",
+    family: Family = "mean-field",
+    rank: int | None = None,
+    estimator: Estimator | None = None,
+    draws: int | None = None,
+    steps: int | None = None,
+    seconds: float | None = None,
+    restarts: int = 1,
+    learning_rate: float | None = None,
+    batch_size: int | None = None,
+    seed: int = 0,
+    diagnose: bool | None = None,
+    out: Path | None = None,
+    force: Flag = False,
+    json: Json = None,
+) -> int:
+    """Fit a variational family to a model and print what was reached, and how.
+
+    Exit codes: 0 converged, and with a verdict: trust; 1 failed; 2 misuse; 3 steps or seconds ran out; 4
+    converged, use the corrected draws; 5 converged, do not trust; 130 interrupted.
+
+    Parameters
+    ----------
+    model
+        A name from `quietgrad list`, or a Python file and a name in it, my_model.py:model: a
+        quietgrad.Target, a NumPyro model, a PyMC model, or a function that makes a target or a PyMC
+        model.
+    data
+        Data for a NumPyro model or a function, as .csv, .npz or .json: columns or arrays become the
+        arguments of the same names.
+    arguments
+        An argument that is called otherwise than its data, as name=column; name=column,column is a
+        matrix and name=3 a number. May be given several times.
+    method
+        auto chooses step size, start, estimator and end; sgd takes Adam steps; saa fixes its draws; bam
+        is batch and match.
+    family
+        The variational family; auto takes the simplest that no richer one beats.
+    rank
+        The rank of the low-rank family; 5 if left out.
+    estimator
+        The gradient estimator: for auto, one to keep; for sgd, quiet if left out.
+    draws
+        The estimator's draws per step; its own default if left out.
+    steps
+        Stochastic steps: for auto, the most; for sgd, 10,000 if left out.
+    seconds
+        Seconds that the fit may take at most, compilation included.
+    restarts
+        Fits from different starts, the best of which is the answer.
+    learning_rate
+        Adam's step size (sgd); the paper's for a task and family, else 0.01.
+    batch_size
+        Rows a step; all rows, or the task's own choice, if left out.
+    seed
+        Seed of the initial point, the draws and the minibatches.
+    diagnose
+        Find out whether to trust the fit, which takes about as long again; done with --out if left out.
+    out
+        Write draws, summary, history, plot, verdict, result and the code that repeats it to this folder.
+    force
+        Replace the results that are in the folder.
+    json
+        Also write the result and its history to this file.
+    """
+    from ..commands.fit import fit_command
+
+    return fit_command(
+        model,
+        data=data,
+        arguments=arguments,
+        method=method,
+        family=family,
+        rank=rank,
+        estimator=estimator,
+        draws=draws,
+        steps=steps,
+        seconds=seconds,
+        restarts=restarts,
+        learning_rate=learning_rate,
+        batch_size=batch_size,
+        seed=seed,
+        diagnose=diagnose,
+        out=out,
+        force=force,
+        json_path=json,
+    )
+
+
+def race(
+    model: str | None = None,
+    *,
+    task: str | None = None,
+    data: Path | None = None,
+    arguments: Arguments = (),
+    family: Family = "mean-field",
+    rank: int | None = None,
+    seconds: float = 4.0,
+    learning_rate: float = 0.01,
+    batch_size: int | None = None,
+    seed: int = 0,
+    json: Json = None,
+    plot: Path | None = None,
+) -> int:
+    """Find out which estimator reaches the answer first on your model and machine.
+
+    Parameters
+    ----------
+    model
+        A Python file and a name in it, my_model.py:model, as for `quietgrad fit`.
+    task
+        A built-in task instead, from `quietgrad list`.
+    data
+        Data for a NumPyro model or a function, as for `quietgrad fit`.
+    arguments
+        An argument that is called otherwise than its data, as for `quietgrad fit`.
+    family
+        The variational family; not auto.
+    rank
+        The rank of the low-rank family; 5 if left out.
+    seconds
+        Seconds of optimisation for each candidate.
+    learning_rate
+        Adam's step size, the same for all.
+    batch_size
+        Rows a step; all rows, or the task's own choice, if left out.
+    seed
+        Seed of the common start and of the draws.
+    json
+        Also write the result to this file.
+    plot
+        Also draw ELBO against seconds to this file (PNG or PDF).
+    """
+    from ..commands.race import race_command
+
+    return race_command(
+        model,
+        task=task,
+        data=data,
+        arguments=arguments,
+        family=family,
+        rank=rank,
+        seconds=seconds,
+        learning_rate=learning_rate,
+        batch_size=batch_size,
+        seed=seed,
+        json_path=json,
+        plot_path=plot,
+    )

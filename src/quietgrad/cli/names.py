@@ -1,0 +1,35 @@
+"""Names that options accept, for help and completion, which do not wait for the registries' imports."""
+
+from typing import Literal
+
+Family = Literal[
+    "auto",
+    "mean-field",
+    "low-rank",
+    "full-rank",
+    "real-nvp",
+    "real-nvp-affine",
+    "real-nvp-whitened",
+]
+Method = Literal["auto", "sgd", "saa", "bam"]
+Estimator = Literal[
+    "auto",
+    "nocv",
+    "stl",
+    "antithetic",
+    "rqmc",
+    "quiet",
+    "quiet-stein",
+    "zvcv-gd",
+    "zvcv",
+    "quadcv",
+    "quadcv-fast",
+    "taylor",
+    "joint",
+    "ensemble",
+    "score",
+    "score-loo",
+    "score-stein",
+    "zvcv-gd-literal",
+    "quadcv-literal",
+]

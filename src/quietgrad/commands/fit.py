@@ -91,8 +91,9 @@ def fit_command(
     diagnosis, reason = None, NOT_ASKED
     if out is not None if diagnose is None else diagnose:
         diagnosis, reason = _diagnosed(result)
-    code = exit_code(result.status, diagnosis)
-    report |= {"verdict": None if diagnosis is None else str(diagnosis.verdict), "exit_code": code}
+    verdict = None if diagnosis is None else diagnosis.verdict
+    code = exit_code(result.status, verdict)
+    report |= {"verdict": verdict, "exit_code": code}
     if json_path is not None:
         folder.write_json(json_path, _document(report, result))
     if out is not None:
@@ -112,10 +113,10 @@ def fit_command(
     return code
 
 
-def exit_code(status: Status, diagnosis: Diagnosis | None) -> int:
+def exit_code(status: Status, verdict: Verdict | None) -> int:
     """That of the ending; of the verdict, if there is one and the fit converged."""
-    if status is Status.CONVERGED and diagnosis is not None:
-        return VERDICT_CODES[diagnosis.verdict]
+    if status is Status.CONVERGED and verdict is not None:
+        return VERDICT_CODES[verdict]
     return EXIT_CODES.get(status, FAILED)
 
 

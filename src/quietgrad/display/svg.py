@@ -5,8 +5,8 @@ import numpy as np
 from .._html import AMBER, BLUE, Html, element
 from .curve import Curve, ticks
 
-WIDTH, HEIGHT = 460, 200
-LEFT, RIGHT, TOP, BOTTOM = 74, 10, 10, 36
+WIDTH, HEIGHT = 460.0, 200.0
+LEFT, RIGHT, TOP, BOTTOM = 74.0, 10.0, 10.0, 36.0
 # Marks on the curve only as long as they can be told apart.
 MOST_MARKS = 60
 
@@ -33,7 +33,7 @@ def svg(curve: Curve) -> Html:
             height=inner_height,
             fill=AMBER,
             fill_opacity="0.18",
-        )  # fmt: skip
+        )
         for a, b in curve.compiling
     ]
     line = element(
@@ -45,9 +45,17 @@ def svg(curve: Curve) -> Html:
         stroke_linejoin="round",
     )
     marks = [element("circle", cx=f"{a:.1f}", cy=f"{b:.1f}", r="2.5", fill=BLUE) for a, b in places]
-    inside = element("svg", *shades, line, *(marks if len(marks) <= MOST_MARKS else ()),
-                     x="0", y=TOP, width=WIDTH, height=inner_height,
-                     viewBox=f"0 {TOP} {WIDTH} {inner_height}")  # fmt: skip
+    inside = element(
+        "svg",
+        *shades,
+        line,
+        *(marks if len(marks) <= MOST_MARKS else ()),
+        x="0",
+        y=TOP,
+        width=WIDTH,
+        height=inner_height,
+        viewBox=f"0 {TOP} {WIDTH} {inner_height}",
+    )
     axes = [
         *(_tick(LEFT - 6, y(v) + 4, v, anchor="end") for v in ticks(curve.bottom, curve.top, 4)),
         *(_tick(x(s), HEIGHT - BOTTOM + 15, s, anchor="middle") for s in ticks(0.0, curve.total)),
@@ -57,7 +65,7 @@ def svg(curve: Curve) -> Html:
             fill="none",
             stroke="currentColor",
             stroke_opacity="0.5",
-        ),  # fmt: skip
+        ),
         _text(LEFT + inner_width / 2, HEIGHT - 4, "seconds since the call", anchor="middle"),
         _text(LEFT + 6, TOP + 12, "ELBO, nats", anchor="start"),
     ]

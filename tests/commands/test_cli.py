@@ -1,0 +1,56 @@
+"""The command line itself: names, help without jax, completion, and codes for misuse."""
+
+import subprocess
+import sys
+from typing import get_args
+
+import pytest
+
+from quietgrad import families, methods
+from quietgrad.cli import app, names
+from quietgrad.estimators import REGISTRY as ESTIMATORS
+
+
+@pytest.mark.parametrize(
+    ("choices", "registry"),
+    [
+        (names.Family, ["auto", *families.REGISTRY]),
+        (names.Method, methods.REGISTRY),
+        (names.Estimator, ["auto", *ESTIMATORS]),
+    ],
+)
+def test_choices_are_the_registered_names(choices, registry):
+    assert sorted(get_args(choices)) == sorted(registry)
+
+
+def test_help_names_options_and_exit_codes_without_jax():
+    code = (
+        "import sys; from quietgrad.cli import app\n"
+        "try: app(['fit', '--help'])\nexcept SystemExit: pass\n"
+        "assert 'jax' not in sys.modules"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    for word in ("--data", "--arg", "--rank", "--out", "--diagnose", "low-rank", "130 interrupted"):
+        assert word in done.stdout
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_knows_commands_options_and_names(shell):
+    script = app.generate_completion(shell=shell)
+    for word in ("fit", "race", "family", "mean-field", "quiet-stein"):
+        assert word in script
+
+
+def test_completion_can_be_installed():
+    assert "--install-completion" in app
+
+
+@pytest.mark.parametrize(
+    "words", [["fit"], ["fit", "a1a", "--family", "low"], ["fut"], ["fit", "a1a", "-x"]]
+)
+def test_misuse_exits_with_2(words, capsys):
+    with pytest.raises(SystemExit) as caught:
+        app(words)
+    assert caught.value.code == 2
+    assert capsys.readouterr().err

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .families import AffineRealNVP, FullRank, LowRank, MeanField, RealNVP, WhitenedRealNVP
     from .fitting import fit
     from .gradient_noise import gradient_error, gradient_variance, variance_ratio
+    from .looping import Loop, loop
     from .methods import Auto, Bam, Saa, Sgd
     from .metrics import elbo, elbo_with_error, lppd
     from .racing import race
@@ -39,6 +40,7 @@ _HOMES = {
     ],
     "gradient_noise": ["gradient_error", "gradient_variance", "variance_ratio"],
     "fitting": ["fit"],
+    "looping": ["Loop", "loop"],
     "methods": ["Auto", "Bam", "Saa", "Sgd"],
     "metrics": ["elbo", "elbo_with_error", "lppd"],
     "racing": ["race"],
@@ -63,6 +65,7 @@ __all__ = [
     "Iid",
     "LatinHypercube",
     "Logistic",
+    "Loop",
     "LowRank",
     "MeanField",
     "Normal",
@@ -92,6 +95,7 @@ __all__ = [
     "fit",
     "gradient_error",
     "gradient_variance",
+    "loop",
     "lppd",
     "race",
     "tasks",

@@ -1,19 +1,21 @@
 """`fit`: the one call. It checks what was given, opens a recorder, and hands both to a method."""
 
+import dataclasses
 from typing import Any
 
 import equinox as eqx
-from jaxtyping import Array, Key
+from jaxtyping import Array, Key, PyTree
 
 from ._checks import check_key, instance, lookup, part
 from .clock import Clock
 from .families import REGISTRY as FAMILIES
-from .families import AbstractFamily
+from .families import AbstractFamily, AbstractWithHyperparameters, beside
 from .methods import REGISTRY as METHODS
 from .methods import AbstractMethod
 from .recorder import INTERRUPTED, Callback, Ended, Problem, Recorder
 from .results import FitResult, Status
 from .targets import Target
+from .targets.hyperparameters import checked, fitted_beside, fixed_at
 
 # The name that stands for a family of the method's choice.
 ANY_FAMILY = "auto"
@@ -25,6 +27,7 @@ def fit(
     *,
     method: AbstractMethod | str = "auto",
     batch_size: int | None = None,
+    hyperparameters: PyTree = None,
     seconds: float | int | None = None,
     progress: bool | None = None,
     callback: Callback | None = None,
@@ -36,9 +39,11 @@ def fit(
     one that no richer one beats, or an instance, which is then the start. `method` is a registered name
     or an instance with its settings: `Auto()` needs none, `Sgd(estimator=..., optimizer=..., steps=...)`
     takes stochastic gradient steps, `Saa()` fixes its draws. `batch_size` rows are used a step; all of
-    them by default. `seconds` limits the whole call, compilation included. `progress=None` shows a line
-    when standard error is a terminal. `callback(moment)` is called at every evaluation and may return
-    further columns of the history.
+    them by default. `hyperparameters`, any pytree, are fitted too, by maximising the ELBO over its
+    floating-point arrays: the target's functions take it as a further argument, `log_prior(z, h)` and
+    `log_likelihood(z, data, h)`, and `result.hyperparameters` is where it ended. `seconds` limits the
+    whole call, compilation included. `progress=None` shows a line when standard error is a terminal.
+    `callback(moment)` is called at every evaluation and may return further columns of the history.
 
     Ctrl-C ends the fit and returns the best answer so far, with status "interrupted".
     """
@@ -48,7 +53,7 @@ def fit(
         if seconds is not None and not seconds > 0:
             raise ValueError(f"seconds must be positive; got {seconds!r}")
         seconds = None if seconds is None else float(seconds)
-        problem = problem_of(target, family, batch_size, key=key)
+        problem = problem_of(target, family, batch_size, hyperparameters, key=key)
         if problem.any_family and not method.chooses_family:
             choosing = [name for name, kind in METHODS.items() if kind().chooses_family]
             raise ValueError(
@@ -58,16 +63,27 @@ def fit(
         recorder = Recorder(
             problem, seconds=seconds, callback=callback, progress=progress, key=key, clock=clock
         )
-        return run(problem, method, recorder)
+        result = run(problem, method, recorder)
+        return result if hyperparameters is None else _given_hyperparameters(target, result)
 
 
 def problem_of(
-    target: Target, family: AbstractFamily | str, batch_size: int | None, *, key: Key[Array, ""]
+    target: Target,
+    family: AbstractFamily | str,
+    batch_size: int | None,
+    hyperparameters: PyTree = None,
+    *,
+    key: Key[Array, ""],
 ) -> Problem:
     """What is to be fitted, checked; a family given by name starts as its `init` says."""
     instance(target, Target, "target")
     check_key(key)
     any_family = isinstance(family, str) and family == ANY_FAMILY
+    if any_family and hyperparameters is not None:
+        raise ValueError(
+            "family='auto' goes up by Newton steps, which do not fit hyperparameters; name a family, "
+            "e.g. 'mean-field'"
+        )
     if isinstance(family, str):
         made = FAMILIES["mean-field"] if any_family else lookup(FAMILIES, family, "family")
         if target.dim is None:
@@ -77,6 +93,11 @@ def problem_of(
             )
         family = eqx.filter_jit(made.init)(target.dim, key=key)
     instance(family, AbstractFamily, "family")
+    if hyperparameters is not None:
+        hyperparameters = checked(hyperparameters, family.dtype)
+        target.check_dim(family.dim)
+        target = fitted_beside(target, hyperparameters, family.dim, family.dtype)
+        family = beside(family, hyperparameters)
     target.check(family.dim)
     if batch_size is not None:
         batch_size = target.check_batch_size(batch_size)
@@ -116,6 +137,18 @@ def run(problem: Problem, method: AbstractMethod, recorder: Recorder) -> FitResu
         estimator_state=answer.estimator_state,
         decisions=tuple(recorder.decisions),
         words=recorder.words("diagnose"),
+    )
+
+
+def _given_hyperparameters(target: Target, result: FitResult) -> FitResult:
+    """The result as one of the target at the fitted hyperparameters, which everything else asks."""
+    q = result.q
+    assert isinstance(q, AbstractWithHyperparameters)
+    return dataclasses.replace(
+        result,
+        q=q.of_z,
+        target=fixed_at(target, q.hyperparameters),
+        hyperparameters=q.hyperparameters,
     )
 
 

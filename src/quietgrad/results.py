@@ -127,6 +127,8 @@ class FitResult(eqx.Module):
     decisions: tuple[Any, ...] = ()
     # Two words of a key of its own, from which a diagnosis takes its random numbers.
     words: UInt32[Array, "2"] | None = None
+    # What was fitted beside q, in the form in which it was given; `target` and `q` are those given it.
+    hyperparameters: PyTree = None
 
     @property
     def seconds(self) -> float:

@@ -17,6 +17,7 @@ from jaxtyping import Array, Float, Int, PyTree
 from .._checks import whole
 from .._extras import adapter
 from .._host import on_device
+from .checks import HYPERPARAMETERS_MISSING, check_shape, checked_data, rows_of, takes_more
 from .lifted import lift
 from .named_model import AbstractNamedModel
 
@@ -30,6 +31,9 @@ class Target(eqx.Module):
     `dim`, or pytrees shaped like `example`. Without either, the length is taken from the variational
     family and checked when an estimator is initialised. `model` is the probabilistic program that the
     target was made from, if it was: it knows the names and the scale of the user.
+
+    Functions with a further argument, `log_prior(z, h)` and `log_likelihood(z, data, h)`, are those of
+    a target with hyperparameters: `fit(..., hyperparameters=h)` fits them beside z.
     """
 
     log_prior: Callable[..., Float[Array, ""]]
@@ -40,6 +44,10 @@ class Target(eqx.Module):
     dim: int | None = eqx.field(static=True)
     unravel: Callable[[Float[Array, " dim"]], PyTree] | None = eqx.field(static=True)
     model: AbstractNamedModel | None
+    # Which of the two functions take hyperparameters, and how many of the last coordinates of a point
+    # are such: `fit` makes targets that have some.
+    takes_hyperparameters: tuple[bool, bool] = eqx.field(static=True)
+    hyperparameter_count: int = eqx.field(static=True)
 
     def __init__(
         self,
@@ -51,6 +59,7 @@ class Target(eqx.Module):
         dim: int | None = None,
         example: PyTree = None,
         model: AbstractNamedModel | None = None,
+        hyperparameter_count: int = 0,
     ):
         for name, fn in (("log_prior", log_prior), ("log_likelihood", log_likelihood)):
             if not callable(fn) and not (fn is None and name == "log_likelihood"):
@@ -69,12 +78,14 @@ class Target(eqx.Module):
         self.dim = None if dim is None else whole(dim, "dim", least=1)
         self.log_prior = log_prior
         self.log_likelihood = log_likelihood
-        self.data = _as_data(data)
+        self.data = checked_data(data)
         self.row_numbers = None
         self.model = model
-        rows = _rows(self.data)
+        rows = rows_of(self.data)
         self.size = rows if size is None else whole(size, "size", least=max(rows, 1))
-        if self.dim is not None:
+        self.hyperparameter_count = hyperparameter_count
+        self.takes_hyperparameters = takes_more(log_prior, 1), takes_more(log_likelihood, 2)
+        if self.dim is not None and not any(self.takes_hyperparameters):
             self._lift(self.dim)
 
     def _lift(self, dim: int) -> None:
@@ -156,7 +167,7 @@ class Target(eqx.Module):
     @property
     def rows(self) -> int:
         """B, the number of rows at hand."""
-        return _rows(self.data)
+        return rows_of(self.data)
 
     @property
     def scale(self) -> float:
@@ -207,54 +218,16 @@ class Target(eqx.Module):
     def check(self, dim: int) -> None:
         """Raise unless points of length `dim` give a real scalar and one likelihood per row."""
         self.check_dim(dim)
+        if any(self.takes_hyperparameters):
+            raise ValueError(HYPERPARAMETERS_MISSING)
         z = jax.ShapeDtypeStruct((dim,), jnp.zeros(()).dtype)
-        _check_shape(
+        check_shape(
             "log_prior", jax.tree_util.Partial(_prior, self), z, (), "a real scalar for one point"
         )
         if self.log_likelihood is not None:
             advice = f"one real value per row, shape ({self.rows},)"
-            _check_shape("log_likelihood", self.log_likelihoods, z, (self.rows,), advice)
+            check_shape("log_likelihood", self.log_likelihoods, z, (self.rows,), advice)
 
 
 def _prior(target: Target, z: Float[Array, " dim"]) -> Any:
     return target.log_prior(target.point(z))
-
-
-def _check_shape(
-    name: str, fn: Any, z: jax.ShapeDtypeStruct, shape: tuple[int, ...], wanted: str
-) -> None:
-    try:
-        out = jax.eval_shape(fn, z)
-    except Exception as error:
-        raise ValueError(
-            f"{name} failed on a point of dim {z.shape[0]}: {type(error).__name__}: {error}\n"
-            f"Check the dim that was given, and that {name} is written in jax.numpy."
-        ) from error
-    if not hasattr(out, "shape") or out.shape != shape or not jnp.issubdtype(out.dtype, jnp.floating):
-        got = f"{out.dtype}{list(out.shape)}" if hasattr(out, "shape") else type(out).__name__
-        raise ValueError(
-            f"{name} must return {wanted}; on a point of dim {z.shape[0]} it returned {got}"
-        )
-
-
-def _as_data(data: PyTree) -> PyTree[Array]:
-    leaves = jax.tree_util.tree_leaves_with_path(data)
-    rows = {jax.tree_util.keystr(path) or "data": np.shape(x)[:1] for path, x in leaves}
-    if len(set(rows.values())) > 1 or () in rows.values() or (0,) in rows.values():
-        raise ValueError(f"every array in data needs the same, non-empty leading axis; got {rows}")
-    for path, leaf in leaves:
-        values = np.asarray(leaf)
-        bad = ~np.isfinite(values) if np.issubdtype(values.dtype, np.floating) else np.zeros(1, bool)
-        if bad.any():
-            name = jax.tree_util.keystr(path) or "data"
-            row = int(np.argwhere(bad)[0][0])
-            raise ValueError(
-                f"{name} has {int(bad.sum())} NaN or infinite values, the first in row {row}; "
-                "remove or impute these rows"
-            )
-    return jax.tree.map(jnp.asarray, data)
-
-
-def _rows(data: PyTree[Array]) -> int:
-    leaves = jax.tree.leaves(data)
-    return leaves[0].shape[0] if leaves else 0

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .fitting import fit
     from .gradient_noise import gradient_error, gradient_variance, variance_ratio
     from .history import Plateau, Reached
+    from .looping import Loop, loop
     from .many import FitMany, fit_many
     from .methods import Auto, Bam, Saa, Sgd
     from .metrics import elbo, elbo_with_error, lppd
@@ -45,6 +46,7 @@ _HOMES = {
     "fitting": ["fit"],
     "history": ["Plateau", "Reached"],
     "many": ["FitMany", "fit_many"],
+    "looping": ["Loop", "loop"],
     "methods": ["Auto", "Bam", "Saa", "Sgd"],
     "metrics": ["elbo", "elbo_with_error", "lppd"],
     "racing": ["race"],
@@ -70,6 +72,7 @@ __all__ = [
     "Iid",
     "LatinHypercube",
     "Logistic",
+    "Loop",
     "LowRank",
     "MeanField",
     "Normal",
@@ -102,6 +105,7 @@ __all__ = [
     "gradient_error",
     "gradient_variance",
     "keep_compiled",
+    "loop",
     "lppd",
     "race",
     "tasks",

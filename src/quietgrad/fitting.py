@@ -5,7 +5,7 @@ from typing import Any
 
 import equinox as eqx
 import numpy as np
-from jaxtyping import Array, Key
+from jaxtyping import Array, Key, PyTree
 
 from ._blas import one_blas_thread
 from ._checks import check_key, instance, lookup, part, whole
@@ -14,7 +14,7 @@ from ._random import key_of, key_words
 from .clock import Clock
 from .compilation_cache import keep_compiled_once
 from .families import REGISTRY as FAMILIES
-from .families import AbstractFamily, MeanField
+from .families import AbstractFamily, AbstractWithHyperparameters, MeanField, beside
 from .methods import REGISTRY as METHODS
 from .methods import AbstractMethod
 from .recorder import INTERRUPTED, Callback, Ended, Problem, Recorder
@@ -22,6 +22,7 @@ from .restarts import fit_restarts
 from .results import FitResult, Status
 from .streaming import Feed
 from .targets import Target
+from .targets.hyperparameters import checked, fitted_beside, fixed_at
 
 # The name that stands for a family of the method's choice.
 ANY_FAMILY = "auto"
@@ -33,6 +34,7 @@ def fit(
     *,
     method: AbstractMethod | str = "auto",
     batch_size: int | None = None,
+    hyperparameters: PyTree = None,
     seconds: float | int | None = None,
     restarts: int = 1,
     progress: bool | None = None,
@@ -45,10 +47,12 @@ def fit(
     one that no richer one beats, or an instance, which is then the start. `method` is a registered name
     or an instance with its settings: `Auto()` needs none, `Sgd(estimator=..., optimizer=..., steps=...)`
     takes stochastic gradient steps, `Saa()` fixes its draws. `batch_size` rows are used a step; all of
-    them by default. `seconds` limits the whole call, compilation included. `restarts` fits from so many
-    starts, keeps the best and says in `result.restarts` how far they agree. `progress=None` shows a line
-    when standard error is a terminal. `callback(moment)` is called at every evaluation and may return
-    further columns of the history.
+    them by default. `hyperparameters`, any pytree, are fitted too, by maximising the ELBO over its
+    floating-point arrays: the target's functions take it as a further argument, `log_prior(z, h)` and
+    `log_likelihood(z, data, h)`, and `result.hyperparameters` is where it ended. `seconds` limits the
+    whole call, compilation included. `restarts` fits from so many starts, keeps the best and says in
+    `result.restarts` how far they agree. `progress=None` shows a line when standard error is a terminal.
+    `callback(moment)` is called at every evaluation and may return further columns of the history.
 
     Ctrl-C ends the fit and returns the best answer so far, with status "interrupted".
     """
@@ -59,7 +63,7 @@ def fit(
         if seconds is not None and not seconds > 0:
             raise ValueError(f"seconds must be positive; got {seconds!r}")
         seconds = None if seconds is None else float(seconds)
-        problem = problem_of(target, family, batch_size, key=key)
+        problem = problem_of(target, family, batch_size, hyperparameters, key=key)
         if problem.any_family and not method.chooses_family:
             choosing = [name for name, kind in METHODS.items() if kind().chooses_family]
             raise ValueError(
@@ -75,18 +79,34 @@ def fit(
 
         restarts = whole(restarts, "restarts", least=1)
         if restarts == 1:
-            return run(problem, method, record(problem))
+            result = run(problem, method, record(problem))
+            return result if hyperparameters is None else _given_hyperparameters(target, result)
+        if hyperparameters is not None:
+            raise ValueError(
+                "restarts are compared at one posterior, and hyperparameters make it another for each; "
+                "fit with other keys, and compare result.elbo"
+            )
         problems = other_starts(problem, restarts, key, by_name=isinstance(family, str))
         return fit_restarts(problems, method, record, run)
 
 
 def problem_of(
-    target: Target, family: AbstractFamily | str, batch_size: int | None, *, key: Key[Array, ""]
+    target: Target,
+    family: AbstractFamily | str,
+    batch_size: int | None,
+    hyperparameters: PyTree = None,
+    *,
+    key: Key[Array, ""],
 ) -> Problem:
     """What is to be fitted, checked; a family given by name starts as its `init` says."""
     instance(target, Target, "target")
     check_key(key)
     any_family = isinstance(family, str) and family == ANY_FAMILY
+    if any_family and hyperparameters is not None:
+        raise ValueError(
+            "family='auto' goes up by Newton steps, which do not fit hyperparameters; name a family, "
+            "e.g. 'mean-field'"
+        )
     if isinstance(family, str):
         made = FAMILIES["mean-field"] if any_family else lookup(FAMILIES, family, "family")
         if target.dim is None:
@@ -96,6 +116,11 @@ def problem_of(
             )
         family = eqx.filter_jit(made.init)(target.dim, key=key)
     instance(family, AbstractFamily, "family")
+    if hyperparameters is not None:
+        hyperparameters = checked(hyperparameters, family.dtype)
+        target.check_dim(family.dim)
+        target = fitted_beside(target, hyperparameters, family.dim, family.dtype)
+        family = beside(family, hyperparameters)
     target.check(family.dim)
     if batch_size is not None:
         batch_size = target.check_batch_size(batch_size)
@@ -177,6 +202,18 @@ def run(problem: Problem, method: AbstractMethod, recorder: Recorder) -> FitResu
         estimator_state=answer.estimator_state,
         decisions=tuple(recorder.decisions),
         words=recorder.words("diagnose"),
+    )
+
+
+def _given_hyperparameters(target: Target, result: FitResult) -> FitResult:
+    """The result as one of the target at the fitted hyperparameters, which everything else asks."""
+    q = result.q
+    assert isinstance(q, AbstractWithHyperparameters)
+    return dataclasses.replace(
+        result,
+        q=q.of_z,
+        target=fixed_at(target, q.hyperparameters),
+        hyperparameters=q.hyperparameters,
     )
 
 

@@ -94,6 +94,8 @@ class FitResult(eqx.Module):
     # Where the other starts led, if there were any.
     restarts: Agreement | None = None
     remembered: Remembered = eqx.field(static=True, default_factory=Remembered, repr=False)
+    # What was fitted beside q, in the form in which it was given; `target` and `q` are those given it.
+    hyperparameters: PyTree = None
 
     @property
     def seconds(self) -> float:

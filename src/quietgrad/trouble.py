@@ -86,8 +86,12 @@ def runaway(
 ) -> Trouble | None:
     """Whether the log density has no end along one of these coordinates, or a spike at q's mean.
 
-    `values` evaluates the log density at many points.
+    `values` evaluates the log density at many points. Hyperparameters are not asked: along them there is
+    no density that would have to fall off.
     """
+    coordinates = [i for i in coordinates if i < len(mean) - target.hyperparameter_count]
+    if not coordinates:
+        return None
     center = np.where(np.isfinite(mean), mean, 0.0)
     scales = np.where(np.isfinite(std) & (std > 0), std, 1.0)
     spans = np.maximum(np.maximum(scales, np.abs(center)), 1.0)
@@ -198,10 +202,14 @@ def movement(
     start_mean: Float[np.ndarray, " dim"],
     start_std: Float[np.ndarray, " dim"],
 ) -> Float[np.ndarray, " dim"]:
-    """The log of the factor by which location or scale have changed; infinite if not finite."""
+    """The log of the factor by which location or scale have changed; infinite if not finite.
+
+    Coordinates that never had any scale are hyperparameters, which may go where they like.
+    """
     with np.errstate(all="ignore"):
         wide = np.maximum(start_std, 1.0)
         location = np.log1p(np.abs(mean - start_mean) / (wide + np.abs(start_mean)))
         scale = np.abs(np.log(std / np.maximum(start_std, 1e-300)))
     moved = np.maximum(location, scale)
-    return np.where(np.isfinite(moved), moved, np.inf)
+    moved = np.where(np.isfinite(moved), moved, np.inf)
+    return np.where((std == 0) & (start_std == 0), -np.inf, moved)

@@ -111,7 +111,11 @@ class ScoreFunction(AbstractEstimator):
 
     def refuses(self, target: Target, q: AbstractFamily) -> str | None:
         """The first objection that a part has."""
-        del target
+        if target.hyperparameter_count:
+            return (
+                "the score function takes no gradients of the target, and hyperparameters need them; "
+                "use a pathwise estimator such as 'quiet'"
+            )
         if isinstance(self.baseline, LeaveOneOutBaseline) and self.draws < 2:
             return f"the leave-one-out baseline needs at least 2 draws; got {self.draws}"
         return self.sampler.refuses(self.draws, q.base, q.base_dim) or self.weights.refuses(

@@ -10,6 +10,12 @@ from .low_rank import LowRank
 from .mean_field import MeanField
 from .real_nvp import AffineRealNVP, RealNVP
 from .whitened_flow import WhitenedRealNVP
+from .with_hyperparameters import (
+    AbstractWithHyperparameters,
+    WithHyperparameters,
+    WithHyperparametersAndEntropy,
+    beside,
+)
 
 REGISTRY: dict[str, type[AbstractFamily]] = {
     "mean-field": MeanField,
@@ -24,6 +30,7 @@ __all__ = [
     "REGISTRY",
     "AbstractFamily",
     "AbstractFlow",
+    "AbstractWithHyperparameters",
     "Advice",
     "AffineRealNVP",
     "FitsQuadratic",
@@ -36,5 +43,8 @@ __all__ = [
     "MeanField",
     "RealNVP",
     "WhitenedRealNVP",
+    "WithHyperparameters",
+    "WithHyperparametersAndEntropy",
+    "beside",
     "split",
 ]

@@ -56,6 +56,8 @@ class Bam(AbstractMethod):
         """A Gaussian with any covariance, on all rows."""
         if batch_size is not None:
             return "the method 'bam' uses all rows; leave batch_size out"
+        if target.hyperparameter_count:
+            return "the method 'bam' does not fit hyperparameters; use 'auto' or 'sgd'"
         if not (isinstance(q, FitsQuadratic) and q.any_covariance and isinstance(q.base, Normal)):
             return f"the method 'bam' fits Gaussians with any covariance, not {type(q).__name__}"
         return None

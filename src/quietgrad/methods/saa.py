@@ -63,6 +63,8 @@ class Saa(AbstractMethod):
         """Fixed draws use all rows."""
         if batch_size is not None:
             return "the method 'saa' fixes its draws and uses all rows; leave batch_size out"
+        if target.hyperparameter_count:
+            return "the method 'saa' does not fit hyperparameters; use 'auto' or 'sgd'"
         return Quiet().refuses(target, q) or self.sampler.refuses(self.draws, q.base, q.base_dim)
 
     def run(self, problem: Problem, recorder: Recorder) -> Ending:

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import optax
-from jaxtyping import Array, Int, PyTree, UInt32
+from jaxtyping import Array, Int, Key, PyTree, UInt32
 
 from .._fingerprint import Recipe
 from .._random import key_of
@@ -57,18 +57,25 @@ class Job(eqx.Module):
         return Carry(optax.apply_updates(carry.params, updates), optimizer, state, order)
 
     def _view(self, order: Int[Array, " rows"], t: Int[Array, ""]) -> tuple[Target, Array]:
-        """The rows of step t: consecutive pieces of an order that is shuffled anew each epoch."""
         if self.batch_size is None:
             return self.target, order
-        epoch, place = jnp.divmod(t, self.target.rows // self.batch_size)
-
-        def shuffle(_: Array) -> Array:
-            key = jr.fold_in(key_of(self.keys.rows), epoch)
-            return jr.permutation(key, self.target.rows).astype(order.dtype)
-
-        order = jax.lax.cond(place == 0, shuffle, lambda old: old, order)
-        indices = jax.lax.dynamic_slice(order, (place * self.batch_size,), (self.batch_size,))
+        epoch = t // (self.target.rows // self.batch_size)
+        key = jr.fold_in(key_of(self.keys.rows), epoch)
+        indices, order = rows_of_step(order, t, self.batch_size, key=key)
         return self.target.batch(indices), order
+
+
+def rows_of_step(
+    order: Int[Array, " rows"], t: Int[Array, ""], batch_size: int, *, key: Key[Array, ""]
+) -> tuple[Int[Array, " batch"], Int[Array, " rows"]]:
+    """The rows of step t: consecutive pieces of an order that is shuffled anew each epoch, by `key`."""
+    place = t % (order.size // batch_size)
+
+    def shuffle(_: Array) -> Array:
+        return jr.permutation(key, order.size).astype(order.dtype)
+
+    order = jax.lax.cond(place == 0, shuffle, lambda old: old, order)
+    return jax.lax.dynamic_slice(order, (place * batch_size,), (batch_size,)), order
 
 
 def strong(tree: PyTree) -> PyTree:

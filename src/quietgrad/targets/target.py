@@ -19,6 +19,7 @@ from .._checks import whole
 from .._extras import adapter
 from .._host import on_device
 from .data import as_data, check_shape, rows_of
+from .further_argument import HYPERPARAMETERS_MISSING, takes_more
 from .lifted import lift
 from .named_model import AbstractNamedModel
 from .row_blocks import AbstractRows, mapped
@@ -36,6 +37,9 @@ class Target(eqx.Module):
 
     Memory-mapped arrays, or `RowBlocks`, stay on disk: for minibatch fits of data that do not fit in
     memory. They are not searched for NaN.
+
+    Functions with a further argument, `log_prior(z, h)` and `log_likelihood(z, data, h)`, are those of
+    a target with hyperparameters: `fit(..., hyperparameters=h)` fits them beside z.
     """
 
     log_prior: Callable[..., Float[Array, ""]]
@@ -46,6 +50,10 @@ class Target(eqx.Module):
     dim: int | None = eqx.field(static=True)
     unravel: Callable[[Float[Array, " dim"]], PyTree] | None = eqx.field(static=True)
     model: AbstractNamedModel | None
+    # Which of the two functions take hyperparameters, and how many of the last coordinates of a point
+    # are such: `fit` makes targets that have some.
+    takes_hyperparameters: tuple[bool, bool] = eqx.field(static=True)
+    hyperparameter_count: int = eqx.field(static=True)
 
     def __init__(
         self,
@@ -57,6 +65,7 @@ class Target(eqx.Module):
         dim: int | None = None,
         example: PyTree = None,
         model: AbstractNamedModel | None = None,
+        hyperparameter_count: int = 0,
     ):
         for name, fn in (("log_prior", log_prior), ("log_likelihood", log_likelihood)):
             if not callable(fn) and not (fn is None and name == "log_likelihood"):
@@ -81,7 +90,9 @@ class Target(eqx.Module):
         self.model = model
         rows = rows_of(self.data)
         self.size = rows if size is None else whole(size, "size", least=max(rows, 1))
-        if self.dim is not None:
+        self.hyperparameter_count = hyperparameter_count
+        self.takes_hyperparameters = takes_more(log_prior, 1), takes_more(log_likelihood, 2)
+        if self.dim is not None and not any(self.takes_hyperparameters):
             self._lift(self.dim)
 
     def _lift(self, dim: int) -> None:
@@ -255,6 +266,8 @@ class Target(eqx.Module):
     def check(self, dim: int) -> None:
         """Raise unless points of length `dim` give a real scalar and one likelihood per row."""
         self.check_dim(dim)
+        if any(self.takes_hyperparameters):
+            raise ValueError(HYPERPARAMETERS_MISSING)
         if self.on_disk:
             return self.on_rows(np.arange(min(2, self.rows))).check(dim)
         z = jax.ShapeDtypeStruct((dim,), jnp.zeros(()).dtype)

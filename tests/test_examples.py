@@ -1,0 +1,68 @@
+"""Every example runs and prints something; the notebooks are those of the scripts, with output."""
+
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).parents[1] / "examples"
+# In processes of their own, as a reader runs them; those that take long are slow tests.
+QUICK = ("logistic_regression", "own_control_variate")
+SLOW = ("hierarchical", "bayesian_network", "flow", "pymc_model", "numpyro_svi", "vi_then_nuts")
+# What a run must have said; numbers are checked elsewhere.
+SAYS = {
+    "logistic_regression": "trust",
+    "hierarchical": "not centred: ELBO",
+    "bayesian_network": "noise:",
+    "flow": "real-nvp-whitened",
+    "pymc_model": "intercept[Aitkin]",
+    "numpyro_svi": "variance of its gradient",
+    "own_control_variate": "log_std: 0.2",
+    "vi_then_nuts": "NUTS from the fit",
+}
+MOST_LINES = 60
+
+
+@pytest.mark.parametrize(
+    "name", [*QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)]
+)
+def test_it_runs(name):
+    done = subprocess.run(
+        [sys.executable, FOLDER / f"{name}.py"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONWARNINGS": "ignore"},
+    )
+    assert done.returncode == 0, done.stderr
+    assert SAYS[name] in done.stdout
+
+
+def test_all_eight_are_short_and_say_what_they_do():
+    scripts = {path.stem: path for path in FOLDER.glob("*.py") if path.stem != "make_notebooks"}
+    assert scripts.keys() == SAYS.keys()
+    assert {*QUICK, *SLOW} == SAYS.keys()
+    for path in scripts.values():
+        source = path.read_text()
+        assert source.count("\n") < MOST_LINES
+        assert ast.get_docstring(ast.parse(source))
+
+
+def test_notebooks_are_the_scripts_with_output(monkeypatch):
+    nbformat = pytest.importorskip("nbformat")
+    pytest.importorskip("nbclient")
+    monkeypatch.syspath_prepend(str(FOLDER))
+    import make_notebooks  # pyright: ignore[reportMissingImports]
+
+    for name in make_notebooks.NOTEBOOKS:
+        stored = nbformat.read(FOLDER / "notebooks" / f"{name}.ipynb", as_version=4)
+        made = make_notebooks.notebook_of(FOLDER / f"{name}.py")
+        assert [(c.cell_type, c.source) for c in stored.cells] == [
+            (c.cell_type, c.source) for c in made.cells
+        ]
+        outputs = [out for c in stored.cells if c.cell_type == "code" for out in c.outputs]
+        assert outputs
+        assert all(out.output_type != "error" for out in outputs)

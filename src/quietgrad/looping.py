@@ -76,6 +76,10 @@ def loop(
     """
     estimator = resolve(estimator)
     optimizer = optax.adam(1e-2) if optimizer is None else optimizer
+    if isinstance(target, Target) and target.on_disk:
+        raise ValueError(
+            "the rows of this target stay on disk, which fit can do; a loop needs them in memory"
+        )
     # Checked now, with any key: what is wrong with the call should not wait for `init`.
     made = problem_of(target, family, batch_size, hyperparameters, key=jr.key(0))
     if made.any_family:

@@ -20,6 +20,7 @@ from .._extras import adapter
 from .._host import on_device
 from .arguments import HYPERPARAMETERS_MISSING, takes_more
 from .data import as_data, check_shape, rows_of
+from .further_argument import HYPERPARAMETERS_MISSING, takes_more
 from .lifted import lift
 from .named_model import AbstractNamedModel
 from .row_blocks import AbstractRows, mapped

@@ -120,6 +120,16 @@ def test_a_direction_without_end_is_seen_though_no_coordinate_is():
     assert sorted(tails[0].coordinates) == [0, 1]
 
 
+def test_a_direction_in_which_all_gradients_vanish_is_followed_though_the_metric_has_it_roughly(rng):
+    metric = Metric(np.zeros(3), np.linalg.cholesky([[1, -1.8, 0], [-1.8, 4, 0], [0, 0, 1.0]]))
+    points = points_of(lambda z: -0.5 * (z[0] + z[1]) ** 2 - 0.5 * z[2] ** 2, 3)
+    slope = points(rng.standard_normal((100, 3)))[1]
+    assert slow_tails(points, metric) == []
+    tails = slow_tails(points, metric, slope)
+    assert tails[0].improper
+    assert sorted(tails[0].coordinates) == [0, 1]
+
+
 def test_shapes_are_told_apart(rng):
     e = rng.standard_normal((3, 1000))
     plain = shapes_of(e.T, unit(3))

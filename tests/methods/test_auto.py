@@ -94,6 +94,22 @@ def test_a_richer_family_never_ends_below_the_mean_field_one(family, target, fit
     assert height(target, result.q)[0] > height(target, fitted.q)[0] - 0.5
 
 
+def test_the_neck_of_a_funnel_is_no_answer():
+    """Centred effects with an unknown scale: the density has no highest point, and the mode is where the
+    scale is zero. A Gaussian there fits its surroundings and is far below the mean-field solution."""
+    y = jnp.linspace(-0.5, 0.5, 30)
+
+    def log_density(z):
+        std = jnp.exp(z[1])
+        effects = -0.5 * jnp.sum(((z[2:] - z[0]) / std) ** 2) - 30 * z[1]
+        return z[1] - 0.5 * std**2 - 0.02 * z[0] ** 2 + effects - 4 * jnp.sum((y - z[2:]) ** 2)
+
+    target = qg.Target.from_logdensity(log_density, dim=32)
+    simple, full = (qg.fit(target, family, key=jr.key(0)) for family in ("mean-field", "full-rank"))
+    assert full.elbo > simple.elbo
+    assert np.asarray(full.q.mean())[1] > -5
+
+
 def test_a_family_that_holds_no_mean_field_solution_explores(target):
     result = qg.fit(target, "real-nvp", method=qg.Auto(steps=1500, by_clock=False), key=jr.key(4))
     kinds = [d.kind for d in result.decisions]

@@ -226,3 +226,15 @@ def test_a_slow_ridge_shows_in_the_expected_gain():
     assert expected_gain(points, q, rng).below(0.1)
     seen = expected_gain(points, q, rng, precision)
     assert abs(seen.nats - 0.5) < 5 * seen.error + 1e-6
+
+
+def test_a_target_that_is_flat_in_one_direction_has_an_expected_gain():
+    """Its precision is singular, so the gain is measured in q's own metric."""
+    precision = np.array([[1.0, 1.0], [1.0, 1.0]])
+    points = Points(gaussian(jnp.asarray(precision), jnp.zeros(2)), np.float64)
+    q = make("full-rank", jr.key(0), 2).for_quadratic(np.zeros(2), np.eye(2))
+    own, found = (
+        expected_gain(points, q, np.random.default_rng(0), given) for given in (None, precision)
+    )
+    assert found == own
+    assert np.isfinite(found.nats)

@@ -27,7 +27,7 @@ from .tolerance import combine, plain
 # Chains from q's draws, chains from far climbs, trial steps of the climbs.
 CHAINS, SCOUTS, TRIALS = 96, 32, 40
 # Leapfrog steps of each round of chains; the next one runs if the last left a question open.
-LEAPFROGS = (24, 24, 48, 96)
+LEAPFROGS = (24, 24, 48, 96, 192)
 # Numbers (rows times coordinates, times gradients) that a diagnosis may touch, and its least gradients.
 WORK, LEAST_GRADIENTS = 2**32, 3000
 # Errors below which chains have settled well enough to tell another mode from a ridge.
@@ -78,7 +78,7 @@ def gather(target: Target, q: AbstractFamily, rng: np.random.Generator, draws: i
         moved,
         gain_at(q, drawn, metric),
         points.gradients,
-        tails=tuple(slow_tails(points, metric)),
+        tails=tuple(slow_tails(points, metric, drawn.slope[drawn.finite])),
         elsewhere=elsewhere(points, main, scouts, metric, std),
         modes=two_modes(points, metric, scouts.start),
         shapes=shapes_of(main.late().reshape(-1, q.dim), metric),

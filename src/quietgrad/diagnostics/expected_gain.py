@@ -38,10 +38,9 @@ def expected_gain(
     rng: np.random.Generator,
     precision: Float[np.ndarray, "dim dim"] | None = None,
 ) -> ExpectedGain:
-    """From fresh draws of q. `precision` is the target's; the inverse of q's covariance by default."""
-    root = None
-    if precision is not None and precision.size:
-        root = np.linalg.cholesky(precision)
+    """From fresh draws of q. `precision` is the target's; the inverse of q's covariance by default, and
+    where the target has none: an improper one is flat in some direction."""
+    root = None if precision is None else _root(precision)
     whitened = []
     for _ in range(GROUPS):
         e = spread_pairs(q.base, PAIRS, q.base_dim, rng)
@@ -52,6 +51,14 @@ def expected_gain(
         location = q.whitened(mean) if root is None else np.linalg.solve(root, mean)
         whitened.append(np.concatenate([location, q.scale_gradient(e, slope)]))
     return paired_square(np.stack(whitened))
+
+
+def _root(precision: Float[np.ndarray, "dim dim"]) -> Float[np.ndarray, "dim dim"] | None:
+    """A square root; None of a matrix that is singular in the digits there are, or empty."""
+    try:
+        return np.linalg.cholesky(precision) if precision.size else None
+    except np.linalg.LinAlgError:
+        return None
 
 
 def paired_square(groups: Float[np.ndarray, "groups n"]) -> ExpectedGain:

@@ -6,6 +6,7 @@ For families that can be fitted to a quadratic, on all rows and in moderate dime
 import math
 
 import numpy as np
+from jaxtyping import Float
 
 from ...clock import OPTIMISE
 from ...diagnostics.expected_gain import ExpectedGain, expected_gain
@@ -22,8 +23,15 @@ from .starts import around_mode
 
 # Mean-field fits of at most this many coordinates take Newton steps; larger ones only anneal.
 CURVED_MEAN_FIELD = 64
+# A mode at which the log density rises by so many nats over an sd of the fit is none, such as the neck
+# of a funnel, where the density has no end as a scale goes to zero. A fit to it may be close to what is
+# around it, and far below others.
+STEEP = 0.5
 # At the end of Newton steps come some more that average over so many times the draws.
 MORE_DRAWS, MORE_STEPS = (4, 16), 10
+# Nats that a step may promise then, in all and for each coordinate. In one coordinate, 0.03 nats are a
+# quarter of an sd.
+PROMISE, PROMISE_EACH = 0.02, 0.005
 
 
 def worth_newton(run: Runner, points: Points, q: AbstractFamily) -> bool:
@@ -48,14 +56,23 @@ def from_mode(run: Runner, points: Points, around: AbstractFamily, q: AbstractFa
         recorder.look(run.problem.q, 0)
     mode = find_mode(points, np.asarray(around.mean(), float), recorder, recorder.rng("mode"))
     start = None if mode is None else around_mode(q, mode, recorder)
-    if start is None:
+    if mode is None or start is None:
         return None
     recorder.tell_better(Answer(start.q, 0, start.terms), None, recorder.steps)
     start = start._replace(steps=recorder.steps)
     found = newton(points, start, recorder, recorder.rng("newton from the mode"))
+    if not _slope(points, found.q, mode.z) < STEEP:
+        found = found._replace(rested=False)
     numbers = {"elbo": start.terms.elbo, "later": found.terms.elbo}
     run.note("mode", found.steps, run.first(found.q), float("nan"), **numbers)
     return found
+
+
+def _slope(points: Points, q: AbstractFamily, z: Float[np.ndarray, " dim"]) -> float:
+    """How steep the log density is at a point, in nats for an sd of q, along the steepest coordinate."""
+    assert isinstance(q, HasMoments)
+    std = np.sqrt(np.asarray(q.variance(), float))
+    return float(np.max(np.abs(points(z[None])[1][0]) * std, initial=0.0))
 
 
 def newton_from(
@@ -83,17 +100,24 @@ def newton_from(
 def _refined(
     run: Runner, points: Points, best: Curved, rng: np.random.Generator
 ) -> tuple[Curved, ExpectedGain]:
-    """More Newton steps with more draws as long as they promise something, and what is left."""
+    """More Newton steps with more draws as long as they promise something, and what is left.
+
+    Late steps are short, as they average. If they still promise something they have averaged too soon:
+    the next ones begin a new average.
+    """
     left, recorder = ExpectedGain(math.inf, 0.0), run.recorder
     for more_draws in MORE_DRAWS:
+        again = more_draws != MORE_DRAWS[0]
+        start = best._replace(precision=None, number=0) if again else best
         found = newton(
-            points, best, recorder, rng, gain=None, most_steps=MORE_STEPS, more_draws=more_draws
+            points, start, recorder, rng, gain=None, most_steps=MORE_STEPS, more_draws=more_draws
         )
-        best = found._replace(steps=best.steps + MORE_STEPS)
+        precision = best.precision if found.precision is None else found.precision
+        best = found._replace(steps=best.steps + MORE_STEPS, precision=precision)
         assert isinstance(best.q, FitsQuadratic)
         with recorder.clock.phase(OPTIMISE):
             left = expected_gain(points, best.q, rng, best.precision)
-        if left.below(run.gain):
+        if left.nats <= max(PROMISE + PROMISE_EACH * best.q.dim, 2 * left.error):
             break
     return best, left
 

@@ -18,7 +18,6 @@ from jaxtyping import Array, Float, Int, PyTree
 from .._checks import whole
 from .._extras import adapter
 from .._host import on_device
-from .arguments import HYPERPARAMETERS_MISSING, takes_more
 from .data import as_data, check_shape, rows_of
 from .further_argument import HYPERPARAMETERS_MISSING, takes_more
 from .lifted import lift

@@ -1,15 +1,20 @@
 """Results as ArviZ has them: groups, labels, summaries and leave-one-out, for all kinds of targets."""
 
+import io
 import warnings
 
 import jax.numpy as jnp
 import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pymc
 import pytest
 import xarray
 from arviz_stats.loo import loo as leave_one_out
 from numpyro_models import CASES, GROUP, LABEL, X, Y, varying_slopes
 
 import quietgrad as qg
+from quietgrad.adapters import arviz as adapter
 
 
 def plain(example=None):
@@ -86,3 +91,48 @@ def test_sites_that_are_summed_out_have_no_pointwise_likelihood(key):
     tree = result.to_arviz(10)
     assert "log_likelihood" not in tree.children
     np.testing.assert_array_equal(tree["observed_data"]["y"], Y)
+
+
+def pymc_model():
+    with pymc.Model(coords={"coef": ["a", "b", "c"]}) as model:
+        w = pymc.Normal("w", 0.0, 1.0, dims="coef")
+        pymc.Bernoulli("y", logit_p=np.asarray(X) @ w, observed=np.asarray(LABEL))
+    return qg.Target.from_pymc(model)
+
+
+def numpyro_model():
+    return qg.Target.from_numpyro(varying_slopes, GROUP, X[:, 0], Y, 4)
+
+
+@pytest.mark.parametrize("make", [numpyro_model, pymc_model, plain])
+def test_summary_plot_and_leave_one_out_of_every_kind(make, key):
+    """What the ecosystem does with a result: a table, a figure, and elpd by leave-one-out."""
+    result = qg.fit(make(), method="saa", key=key)
+    tree = result.to_arviz(400)
+    table = adapter.summary(tree)
+    assert {"mean", "sd"} <= set(table.columns)
+    numbers = sum(variable[0, 0].size for variable in tree["posterior"].data_vars.values())
+    assert len(table) == numbers
+    assert np.isfinite(loo(tree).elpd)
+    figure, out = adapter.plot(tree, most=5), io.BytesIO()
+    figure.savefig(out, format="png")
+    assert out.getvalue().startswith(b"\x89PNG")
+    titles = [axes.get_title() for axes in figure.get_axes()]
+    assert len(titles) == min(5, numbers)
+    names = [str(name) for name in tree["posterior"].data_vars]
+    assert all(any(title.startswith(name) for name in names) for title in titles)
+
+
+def test_names_with_slashes_can_be_stored(key, tmp_path):
+    """NumPyro's scopes name sites block/site, which a tree of groups would take for a path."""
+
+    def model():
+        with numpyro.handlers.scope(prefix="block"):
+            mean = numpyro.sample("mean", dist.Normal(0.0, 1.0))
+            numpyro.sample("y", dist.Normal(mean, 1.0), obs=jnp.ones(3))
+
+    result = qg.fit(qg.Target.from_numpyro(model), method=qg.Sgd("quiet", steps=2), key=key)
+    tree = result.to_arviz(10)
+    assert set(tree["posterior"].data_vars) == {"block.mean"}
+    assert set(tree["observed_data"].data_vars) == {"block.y"}
+    tree.to_netcdf(tmp_path / "fit.nc")

@@ -20,6 +20,18 @@ for adapter, package, extra in (
     else:
         raise AssertionError(adapter)
 import quietgrad
+
+sys.modules["matplotlib"] = sys.modules["pandas"] = None
+for ask, package, extra in (
+    (lambda: importlib.import_module("quietgrad.display.plots"), "matplotlib", "plot"),
+    (lambda: quietgrad.FitResult.history_frame(None), "pandas", "arviz"),
+):
+    try:
+        ask()
+    except ImportError as error:
+        assert f"needs {package}: pip install 'quietgrad[{extra}]'" in str(error), error
+    else:
+        raise AssertionError(package)
 assert "QuietELBO" not in quietgrad.__all__
 """
 

@@ -110,5 +110,7 @@ def test_a_result_remembers_its_diagnosis_and_can_be_mapped_over(key):
     after = result._repr_html_()
     assert verdict in after
     assert "result.diagnose()" not in after
-    assert verdict in result.remembered.diagnosis._repr_html_()
+    found = result.remembered.diagnosis
+    assert found is not None
+    assert verdict in found._repr_html_()
     jax.tree.map(lambda a, b: (a, b), result, jax.tree.map(lambda x: x, result))

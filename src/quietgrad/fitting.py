@@ -5,6 +5,7 @@ from typing import Any
 
 import equinox as eqx
 import numpy as np
+from jax.sharding import Mesh
 from jaxtyping import Array, Key, PyTree
 
 from ._blas import one_blas_thread
@@ -20,6 +21,7 @@ from .methods import AbstractMethod
 from .recorder import INTERRUPTED, Callback, Ended, Problem, Recorder
 from .restarts import fit_restarts
 from .results import FitResult, Status
+from .sharding import check_mesh, gathered, spread
 from .streaming import Feed
 from .targets import Target
 from .targets.hyperparameters import checked, fitted_beside, fixed_at
@@ -37,6 +39,7 @@ def fit(
     hyperparameters: PyTree = None,
     seconds: float | int | None = None,
     restarts: int = 1,
+    mesh: Mesh | None = None,
     progress: bool | None = None,
     callback: Callback | None = None,
     key: Key[Array, ""],
@@ -51,8 +54,9 @@ def fit(
     floating-point arrays: the target's functions take it as a further argument, `log_prior(z, h)` and
     `log_likelihood(z, data, h)`, and `result.hyperparameters` is where it ended. `seconds` limits the
     whole call, compilation included. `restarts` fits from so many starts, keeps the best and says in
-    `result.restarts` how far they agree. `progress=None` shows a line when standard error is a terminal.
-    `callback(moment)` is called at every evaluation and may return further columns of the history.
+    `result.restarts` how far they agree. `mesh` spreads the rows of the data over its
+    devices. `progress=None` shows a line when standard error is a terminal. `callback(moment)` is called at
+    every evaluation and may return further columns of the history.
 
     Ctrl-C ends the fit and returns the best answer so far, with status "interrupted".
     """
@@ -64,6 +68,11 @@ def fit(
             raise ValueError(f"seconds must be positive; got {seconds!r}")
         seconds = None if seconds is None else float(seconds)
         problem = problem_of(target, family, batch_size, hyperparameters, key=key)
+        if mesh is not None:
+            check_mesh(mesh, target)
+            if hyperparameters is not None:
+                raise ValueError("hyperparameters are fitted on one device; leave the mesh out")
+            problem = dataclasses.replace(problem, target=spread(target, mesh), given=target)
         if problem.any_family and not method.chooses_family:
             choosing = [name for name, kind in METHODS.items() if kind().chooses_family]
             raise ValueError(
@@ -185,8 +194,9 @@ def run(problem: Problem, method: AbstractMethod, recorder: Recorder) -> FitResu
         answer = recorder.answer
         terms = recorder.final_terms(answer.q)
         status, hint = recorder.true_ending(*claimed, terms)
+    alone = problem.given is None
     return FitResult(
-        q=answer.q,
+        q=answer.q if alone else gathered(answer.q),
         elbo=terms.elbo,
         elbo_error=terms.error,
         status=status,
@@ -196,10 +206,10 @@ def run(problem: Problem, method: AbstractMethod, recorder: Recorder) -> FitResu
         clock=recorder.clock.read(),
         evaluation=recorder.evaluation_words(),
         programs=recorder.clock.programs,
-        target=problem.whole,
+        target=problem.own,
         method=method,
         estimator=recorder.estimator,
-        estimator_state=answer.estimator_state,
+        estimator_state=answer.estimator_state if alone else gathered(answer.estimator_state),
         decisions=tuple(recorder.decisions),
         words=recorder.words("diagnose"),
     )

@@ -11,7 +11,7 @@ from ..host_draws import spread_pairs
 from ..points import Points
 from ..recorder import Ended, Recorder
 
-PAIRS = 16
+PAIRS, NUMBERS = 16, 2**22
 # How often a start is narrowed by a factor of ten, and the log scale of one that is narrow.
 NARROWER, NARROW = 4, -4.0
 
@@ -20,7 +20,8 @@ def finite_start(
     points: Points, start: MeanField, rng: np.random.Generator, recorder: Recorder
 ) -> MeanField:
     """A start at whose draws the density is finite: narrower, then at zero, then narrow anywhere."""
-    e = spread_pairs(start.base, PAIRS, start.dim, rng)
+    pairs = max(2, min(PAIRS, NUMBERS // (2 * start.dim)))
+    e = spread_pairs(start.base, pairs, start.dim, rng)
     loc, log_std = np.asarray(start.loc, float), np.asarray(start.log_std, float)
     tried: list[np.ndarray] = []
     anywhere = [rng.standard_normal(start.dim) for _ in range(NARROWER)]

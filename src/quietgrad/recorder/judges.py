@@ -32,7 +32,7 @@ class Judges:
         if evaluation.share is not None or target.on_disk:
             pairs = [affordable_pairs(target, problem.q.dim, count) for count in pairs]
             if target.on_disk or target.rows > JUDGED_ROWS:
-                judged = target.on_rows(target.sample_rows(JUDGED_ROWS, rng("judged rows")))
+                judged = problem.on_some_rows(JUDGED_ROWS, rng("judged rows"))
                 pairs[0] = affordable_pairs(judged, problem.q.dim, max(2, evaluation.draws // 2))
         self.on_the_way = Judge(judged, pairs=pairs[0], seed=words("judge"))
         kind = StreamedJudge if target.on_disk else Judge
@@ -60,7 +60,7 @@ class Judges:
             return f"{text}."
         if draws < self.evaluation.draws - 1:
             text += f" (not {self.evaluation.draws:,}: rows or coordinates are many)"
-        if rows < self.problem.whole.rows:
+        if rows < self.problem.own.rows:
             text += f" on the same {rows:,} rows"
         final = 2 * self.final.pairs
         return (

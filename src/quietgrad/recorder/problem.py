@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 import equinox as eqx
+import numpy as np
 from jaxtyping import PyTree
 
 from ..families import AbstractFamily, MeanField
@@ -19,7 +20,8 @@ class Problem(eqx.Module):
 
     With `any_family`, q is only where the method begins: it may answer with a member of any family.
     `first` is the mean-field start that goes with q; by default it is q itself, or a random one. Where
-    rows are on disk, `target` holds a pool of them and `feed` has the others.
+    rows are on disk, `target` holds a pool of them and `feed` has the others; where they are spread over
+    devices, `given` is the target before that.
     """
 
     target: Target
@@ -28,11 +30,21 @@ class Problem(eqx.Module):
     any_family: bool = eqx.field(static=True, default=False)
     first: MeanField | None = None
     feed: Feed | None = eqx.field(static=True, default=None)
+    given: Target | None = None
 
     @property
     def whole(self) -> Target:
         """The target with all its rows."""
         return self.target if self.feed is None else self.feed.whole
+
+    @property
+    def own(self) -> Target:
+        """The target as the user gave it."""
+        return self.whole if self.given is None else self.given
+
+    def on_some_rows(self, count: int, rng: np.random.Generator) -> Target:
+        """The target on at most `count` of the rows, drawn at random."""
+        return self.own.on_rows(self.own.sample_rows(count, rng))
 
     def pieces(self, job: J, first: int, last: int) -> Iterator[tuple[J, int, int]]:
         """Steps first, ..., last - 1 in pieces, each with a job whose target has the rows for them."""

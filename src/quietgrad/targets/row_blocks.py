@@ -98,7 +98,7 @@ class RowBlocks(AbstractRows):
         """Rows of a few blocks."""
         chosen = np.sort(rng.permutation(len(self.runs))[:SAMPLED_BLOCKS])
         ends = np.append(self.runs, self.rows)
-        numbers = np.concatenate([np.arange(ends[i], ends[i + 1]) for i in chosen])
+        numbers = np.concatenate([np.arange(int(ends[i]), int(ends[i + 1])) for i in chosen])
         return np.sort(rng.choice(numbers, min(count, numbers.size), replace=False))
 
     def _block(self, number: int) -> PyTree:

@@ -22,7 +22,8 @@ from ..fixed_draws import Climb, Climbed, climb
 from ..mode import Mode
 from ..newton import Curved
 
-DRAWS = 32
+# Fixed draws, fewer where they would be more numbers than this.
+DRAWS, LEAST_PAIRS, NUMBERS = 32, 2, 2**22
 OWN = "the family's own start"
 # A climb that ends with a larger error of its ELBO has draws where the density explodes.
 SURE = 10.0
@@ -48,7 +49,8 @@ def compete(
     """
     rng = recorder.rng("starts")
     start = finite_start(points, start, rng, recorder)
-    e = spread_pairs(start.base, DRAWS // 2, start.dim, rng)
+    pairs = max(LEAST_PAIRS, min(DRAWS // 2, NUMBERS // (2 * start.dim)))
+    e = spread_pairs(start.base, pairs, start.dim, rng)
     if ahead is not None:
         rival, alike = Answer(ahead.q, ahead.steps, ahead.terms), type(ahead.q) is type(start)
         first = climb(points, start, e, how, recorder, step=ahead.steps, rival=rival, give_up=alike)

@@ -55,8 +55,8 @@ def fit(
     `log_likelihood(z, data, h)`, and `result.hyperparameters` is where it ended. `seconds` limits the
     whole call, compilation included. `restarts` fits from so many starts, keeps the best and says in
     `result.restarts` how far they agree. `mesh` spreads the rows of the data over its
-    devices. `progress=None` shows a line when standard error is a terminal. `callback(moment)` is called at
-    every evaluation and may return further columns of the history.
+    devices. `progress=None` shows a line when standard error is a terminal. `callback(moment)` is
+    called at every evaluation and may return further columns of the history.
 
     Ctrl-C ends the fit and returns the best answer so far, with status "interrupted".
     """

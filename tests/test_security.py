@@ -196,10 +196,10 @@ def test_markup_of_the_terminal_is_text(tmp_path, monkeypatch, capsys):
 
 def test_a_local_dask_cluster_listens_on_loopback_only():
     dask = pytest.importorskip("quietgrad.study.engines.dask")
-    import dask as settings
+    import dask.config as settings
 
     # A user's own configuration must not open it, either.
-    with settings.config.set({"distributed.scheduler.default-host": "0.0.0.0"}):
+    with settings.set({"distributed.scheduler.default-host": "0.0.0.0"}):
         with dask._cluster([], None) as cluster:
             assert cluster.scheduler_address.startswith("tcp://127.0.0.1:")
             addresses = [worker.address for worker in cluster.workers.values()]

@@ -7,7 +7,7 @@ two triangular solves, where the usual recursion takes two passes of Python over
 
 import numpy as np
 from jaxtyping import Float
-from scipy.linalg.lapack import dtrtrs
+from scipy.linalg.lapack import dtrtrs  # pyright: ignore[reportAttributeAccessIssue]
 
 Vector = Float[np.ndarray, " n"]
 

@@ -24,10 +24,11 @@ SUSPICIOUS = 1e4
 LOOKED_AT = 8
 # Numbers (points x coordinates) that are looked at in one piece, and coordinates in all.
 NUMBERS = 2**22
-# The search for a spike: points of a round in its widths, rounds, and the nats that the last two must
-# gain. A density that grows like 1/|z|^2 gains 4.6 each time the distance shrinks by ten.
-GRID, ROUNDS, SPIKE = tuple(np.linspace(-3, 3, 13)), 12, 2.0
-# Two rounds in which no coordinate gains this many nats end the search.
+# The search for a spike: points of a round in its widths, rounds, how many of them are looked at
+# together, and the nats that these must gain. A density that grows like 1/|z|^2 gains 4.6 each time the
+# distance shrinks by ten; a lucky point is ahead of its round, and those after it gain nothing.
+GRID, ROUNDS, LUCKY, SPIKE = tuple(np.linspace(-3, 3, 13)), 12, 5, 4.0
+# So many rounds in which no coordinate gains this many nats end the search.
 FLAT = 0.01
 SHOWN = 3
 
@@ -138,11 +139,11 @@ def _spike(
             highest[number].append(row[best] if inside else math.nan)
             places[number] += widths[number] * GRID[best]
             widths[number] /= 10
-        # One round may gain nothing because its best point stays the middle of the grid.
-        if len(highest[0]) > 2 and all(not h[-1] - h[-3] > FLAT for h in highest):
+        # A point that happens to be very close to the spike is not bettered for some rounds.
+        if len(highest[0]) > LUCKY and all(not h[-1] - h[-1 - LUCKY] > FLAT for h in highest):
             return None
     for index, heights in zip(coordinates, highest, strict=True):
-        if heights[-1] - heights[-3] > SPIKE:
+        if heights[-1] - heights[-1 - LUCKY] > SPIKE:
             return Trouble(
                 Status.COLLAPSED,
                 f"the log density has a spike along {coordinate_name(target, index)} near "

@@ -44,7 +44,8 @@ class Target(eqx.Module):
 
     log_prior: Callable[..., Float[Array, ""]]
     log_likelihood: Callable[..., Float[Array, " rows"]] | None
-    data: PyTree[Array] | AbstractRows
+    # Arrays, or `AbstractRows` where they stay on disk.
+    data: PyTree
     row_numbers: Int[Array, " rows"] | None
     size: int = eqx.field(static=True)
     dim: int | None = eqx.field(static=True)

@@ -64,7 +64,7 @@ METHODS = [
         "mixed = (1 - rho) * (basis.T @ precision @ basis) - rho * hessian",
         "mixed = (1 - rho) * (basis.T @ precision @ basis) + rho * hessian",
         "Newton steps follow the wrong curvature",
-        f"{NEWTON} -k 'gaussian_inside or mean_field or fixed_point or scaled'",
+        "tests/methods/test_newton_average.py",
     ),
     Mutant(
         "Newton steps to the other side",

@@ -229,7 +229,7 @@ SURROGATES = [
         "return gradient @ moved.mean() + 0.5 * spread",
         "return gradient @ moved.mean() + spread",
         "Taylor's mean of the scales is wrong: bias",
-        f"{EXACT} -k 'taylor and mean-field'",
+        f"{TAYLOR} -k 'explicit_column_with and mean-field'",
     ),
     Mutant(
         "the diagonal of a draw knows the draw",

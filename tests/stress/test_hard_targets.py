@@ -40,7 +40,7 @@ METHODS = {
 }
 # Dense matrices of this size are refused in a sentence, or would take hours.
 LARGE = 1000
-# Said wrongly, or of something else than meant, and told in docs/reliability.md. Strict: what is mended must leave the list.
+# Said wrongly, or of something else than meant: docs/reliability.md. Strict, so mended ones must go.
 RIDGE = "the ELBO has no end between the coordinates, and only coordinates are looked along"
 BOUNDED = "improper, but the ELBO of a mean-field normal is bounded, and its optimum was found"
 FUNNEL = "a Newton step promises less than the gain, and the ELBO is 1.2 nats below the best"

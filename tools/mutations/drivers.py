@@ -251,7 +251,7 @@ JUDGES = [
         "    if final.bad and not status.failed:\n",
         "    if final.bad < 0 and not status.failed:\n",
         "a density that is not finite in part of q says converged",
-        f"{ENDINGS} -k 'half_of_the_space or zero and auto and mean'",
+        f"{ENDINGS} -k 'half'",
     ),
     Mutant(
         "unequal draws for the pair",

@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import pathlib
 import subprocess
 import sys
 
@@ -51,3 +52,8 @@ def test_star_import_brings_every_name():
         "from quietgrad import *; import quietgrad; assert set(quietgrad.__all__) <= set(globals())"
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_users_type_checkers_see_the_annotations():
+    """Without this file they take every name for `Any` (PEP 561)."""
+    assert (pathlib.Path(quietgrad.__file__).parent / "py.typed").is_file()

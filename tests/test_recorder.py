@@ -30,6 +30,7 @@ def test_a_worse_answer_is_never_kept():
     for step, q in enumerate([START, BEST, BETTER]):
         book.look(q, step)
     assert book.answer.q is BEST
+    assert book.best.q is BEST
     assert list(book.history.column("step")) == [0, 1, 2]
 
 

@@ -51,7 +51,7 @@ def whole(value: Any, name: str, *, least: int) -> int:
     try:
         number = int(value)
         exact = not isinstance(value, bool) and number == value
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         number, exact = 0, False
     if not exact or number < least:
         raise ValueError(f"{name} must be a whole number of at least {least}; got {value!r}")

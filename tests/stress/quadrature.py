@@ -33,7 +33,12 @@ def best_elbo(name: str, *, correlated: bool) -> float:
     def loss(parameters: np.ndarray) -> float:
         scale = scale_of(parameters, hard.dim)
         f = np.asarray(values(jnp.asarray(parameters[: hard.dim] + e @ scale.T)), float)
-        elbo = float(weights @ f) + float(np.sum(np.log(np.diagonal(scale)))) + hard.dim * HALF_LOG_2PI_E
+        with np.errstate(all="ignore"):
+            elbo = (
+                float(weights @ f)
+                + float(np.sum(np.log(np.diagonal(scale))))
+                + hard.dim * HALF_LOG_2PI_E
+            )
         return -elbo if np.isfinite(elbo) else 1e100
 
     extra = [0.0] if correlated and hard.dim == 2 else []

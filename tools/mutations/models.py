@@ -82,7 +82,7 @@ MUTANTS = [
         "return np.tril(raw, -1) + np.diag(np.exp(np.diagonal(raw)))",
         "return np.diag(np.exp(np.diagonal(raw)))",
         "the host's draws are not q's",
-        HOST,
+        f"{NEWTON} -k 'gaussian_inside'",
     ),
     Mutant(
         "factors' draw with the wrong sign",
@@ -90,7 +90,7 @@ MUTANTS = [
         "residual = solve_triangular(root, scaled @ e[: self.dim] - e[self.dim :], lower=True)",
         "residual = solve_triangular(root, scaled @ e[: self.dim] + e[self.dim :], lower=True)",
         "the log density of a low-rank member is wrong",
-        LOW_RANK,
+        f"{FAMILIES} {LOW_RANK} -k 'low-rank-2 or low_rank'",
     ),
     Mutant(
         "low-rank score turned",
@@ -98,7 +98,7 @@ MUTANTS = [
         "score = (shift @ scaled - e[: self.dim]) * jnp.exp(-self.log_std)",
         "score = (e[: self.dim] - shift @ scaled) * jnp.exp(-self.log_std)",
         "sticking the landing goes the wrong way",
-        LOW_RANK,
+        f"{FAMILIES} {LOW_RANK} -k 'low-rank-2 or low_rank'",
     ),
     Mutant(
         "one solve is enough",
@@ -106,7 +106,7 @@ MUTANTS = [
         "for _ in range(2):",
         "for _ in range(1):",
         "single precision loses the log density at small scales",
-        LOW_RANK,
+        f"{FAMILIES} {LOW_RANK} -k 'low-rank-2 or low_rank'",
     ),
     Mutant(
         "low-rank trace without factors",

@@ -111,7 +111,7 @@ ESTIMATORS = [
         "adjusted = phi + apply(columns, beta)",
         "adjusted = phi - apply(columns, beta)",
         "explicit control variates add noise",
-        "tests/control_variates/test_ensembles.py -k at_least",
+        LITERAL,
     ),
     Mutant(
         "quiet without sticking the landing",
@@ -138,7 +138,7 @@ WEIGHTS = [
         '"""Always."""\n        return True',
         '"""Always."""\n        return False',
         "in-sample beta is called unbiased",
-        f"{CONTRACT} -k 'zvcv and mean-field and quadrature'",
+        "tests/estimators/test_bias_is_told.py",
     ),
     Mutant(
         "a fold is fitted on itself",
@@ -229,7 +229,7 @@ SURROGATES = [
         "return gradient @ moved.mean() + 0.5 * spread",
         "return gradient @ moved.mean() + spread",
         "Taylor's mean of the scales is wrong: bias",
-        f"{EXACT} -k 'taylor and mean-field'",
+        f"{TAYLOR} -k 'explicit_column_with and mean-field'",
     ),
     Mutant(
         "the diagonal of a draw knows the draw",

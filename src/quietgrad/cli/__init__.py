@@ -42,6 +42,9 @@ app.register_install_completion_command(
 )
 
 
+_MISUSED = (FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError, PermissionError)
+
+
 def main() -> None:
     """Run the command and exit.
 
@@ -51,10 +54,11 @@ def main() -> None:
     """
     try:
         sys.exit(app(result_action="return_value"))
-    except (ValueError, TypeError, FileNotFoundError, ImportError) as error:
+    except (ValueError, TypeError, OSError, ImportError) as error:
         notes = "".join(f"\n{note}" for note in getattr(error, "__notes__", ()))
         print(f"quietgrad: {error}{notes}", file=sys.stderr)
-        sys.exit(2)
+        # A name that is wrong is misuse; a disk that is full is not.
+        sys.exit(1 if isinstance(error, OSError) and not isinstance(error, _MISUSED) else 2)
     except KeyboardInterrupt:
         print("quietgrad: interrupted", file=sys.stderr)
         sys.exit(130)

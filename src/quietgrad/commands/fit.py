@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from .._files import check_place
 from ..compilation_cache import keep_compiled
 from ..diagnostics.diagnosis import Diagnosis, Verdict
 from ..environment import environment
@@ -55,6 +56,7 @@ def fit_command(
     settings.check(method, family, given)
     if out is not None:
         folder.check_out(out, force=force)
+    check_place(json_path)
     keep_compiled()
     model = load_model(name, data, arguments)
     model.check_dim()

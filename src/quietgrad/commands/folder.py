@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from .._extras import needs_extra
+from .._files import write_whole
 from ..diagnostics.diagnosis import Diagnosis
 from ..results import FitResult
 
@@ -97,7 +98,7 @@ def write_verdict(stage: Path, diagnosis: Diagnosis | None, reason: str) -> None
 
 def write_json(path: Path, document: Mapping[str, Any]) -> None:
     """Strict JSON: arrays become lists, and numbers that are not finite become null."""
-    path.write_text(json.dumps(_plain(document), indent=1, allow_nan=False) + "\n")
+    write_whole(path, json.dumps(_plain(document), indent=1, allow_nan=False) + "\n")
 
 
 def _plain(value: Any) -> Any:

@@ -10,6 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from .._extras import needs_extra
+from .._files import check_place, write_whole
 from ..compilation_cache import keep_compiled
 from ..environment import environment
 from ..racing import RaceResult, race
@@ -41,6 +42,8 @@ def race_command(
     if name is None or None not in (model, task):
         raise ValueError("name a model (my_model.py:target) or a built-in --task, not both")
     check_family(family, rank, any_family=False)
+    check_place(json_path)
+    check_place(plot_path)
     keep_compiled()
     found = load_model(name, data, arguments)
     target, title = found.target, found.title
@@ -69,7 +72,7 @@ def race_command(
             "lanes": result.rows(),
             "environment": environment(),
         }
-        json_path.write_text(json.dumps(document, indent=1) + "\n")
+        write_whole(json_path, json.dumps(document, indent=1) + "\n")
     if plot_path is not None:
         _plot(plot_path, title, result)
     return 0

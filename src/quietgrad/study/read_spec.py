@@ -47,7 +47,11 @@ def load(name: str) -> Spec:
     # The name is also that of the results directory: "..toml" would lead out of it.
     if path.stem in RESERVED or not path.stem.strip("."):
         raise ValueError(f"a study cannot be called {path.stem!r}; rename {path.name}")
-    return parse(path.read_text(encoding="utf-8"), path.stem, path.parent)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{name} is not text in UTF-8: {error}; save it as UTF-8") from error
+    return parse(text, path.stem, path.parent)
 
 
 def parse(text: str, name: str, folder: Path) -> Spec:
@@ -63,6 +67,8 @@ def parse(text: str, name: str, folder: Path) -> Spec:
     _known(defaults, [f.name for f in fields(Grid)], "key of [defaults]:")
     if not isinstance(blocks, list) or not blocks:
         raise ValueError(f"study {name!r} has no [[grid]]; it needs at least one")
+    for block in blocks:
+        _known(block, [f.name for f in fields(Grid)], "key of [[grid]]:")
     module = about.pop("module", None)
     if module is not None:
         module = folder / _text(module, "module")

@@ -129,7 +129,15 @@ class Store:
         path = self.root / "manifest.json"
         if not path.exists():
             raise FileNotFoundError(f"{self.root} is not the results directory of a study")
-        about = json.loads(path.read_text(encoding="utf-8"))
+        try:
+            about = json.loads(path.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise ValueError(
+                f"{path} is not a manifest ({error}); move it away, and the same study command makes a "
+                "new one and keeps the cells"
+            ) from error
+        if not isinstance(about, dict):
+            raise ValueError(f"{path} is not a manifest; it holds a {type(about).__name__}")
         if about.get("format") not in READABLE:
             known = " and ".join(map(str, READABLE))
             raise ValueError(f"{path} has format {about.get('format')!r}; this version reads {known}")

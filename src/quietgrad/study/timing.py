@@ -56,7 +56,10 @@ def read_timing(directory: Path) -> Timing | None:
     path = directory / NAME
     if not path.exists():
         return None
-    about = json.loads(path.read_text(encoding="utf-8"))
+    try:
+        about = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} cannot be read ({error}); remove it and measure again") from error
     if about.get("format") != FORMAT:
         raise ValueError(f"{path} has format {about.get('format')!r}; this version reads {FORMAT}")
     times = tuple(

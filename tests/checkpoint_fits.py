@@ -60,7 +60,7 @@ def run(name, **settings):
 def bits(result):
     """All that a fit hands back but where its time went, as text that shows every bit."""
     leaves = jax.tree.leaves((result.q, result.estimator_state, result.estimator, result.words))
-    timeless = {k: v for k, v in result.history.items() if k not in ("seconds", "wall")}
+    timeless = {k: v for k, v in result.history.items() if k not in ("seconds", "wall", "compile")}
     return {
         "arrays": [np.asarray(leaf).tobytes().hex() for leaf in leaves],
         "elbo": (result.elbo.hex(), result.elbo_error.hex()),

@@ -137,7 +137,7 @@ def _numbers(array: Any) -> str:
     shape = ", ".join(map(str, array.shape))
     # As bytes without a copy: data may be large.
     flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-    return f"{array.dtype.name}[{shape}] {_digest(memoryview(flat))}"
+    return f"{array.dtype.name}[{shape}] {_digest(flat.data)}"
 
 
 def _digest(*parts: bytes | memoryview) -> str:

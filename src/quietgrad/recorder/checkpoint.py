@@ -24,7 +24,8 @@ def book_of(
         return NoBook()
     if problem.feed is not None:
         raise ValueError(
-            "a checkpoint is for data in memory, and these stay on disk; leave checkpoint out, or load them"
+            "a checkpoint is for data in memory, and these stay on disk; leave checkpoint out, or "
+            "load them"
         )
     target, q = problem.target, problem.q
     settings = {"batch_size": problem.batch_size, "any_family": problem.any_family}

@@ -3,6 +3,8 @@
 import os
 from pathlib import Path
 
+from ._atomic import replacing
+
 
 def check_place(path: Path | None) -> None:
     """Raise now what would be raised after a long fit: a missing folder, a folder in its place."""
@@ -23,12 +25,5 @@ def write_whole(path: Path, text: str) -> None:
         # A pipe or a device is written to, not replaced.
         path.write_text(text, encoding="utf-8")
         return
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with replacing(path) as file:
+        file.write(text.encode())

@@ -7,7 +7,7 @@ compilation took (`jax.monitoring`); the clock takes these seconds out of the ph
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import jax
@@ -35,6 +35,13 @@ class Clock:
         self._spent: dict[str, float] = dict.fromkeys(PHASES, 0.0)
         self._phase = OTHER
         self.programs = 0
+
+    def go_on(self, spent: Mapping[str, float], programs: int) -> None:
+        """Count what an earlier process spent on the same fit too."""
+        for phase in PHASES:
+            self._spent[phase] += spent[phase]
+        self._begun -= sum(spent[phase] for phase in PHASES)
+        self.programs += programs
 
     @contextlib.contextmanager
     def running(self) -> Iterator["Clock"]:
@@ -65,7 +72,7 @@ class Clock:
 
     @property
     def total(self) -> float:
-        """Seconds since the clock was made."""
+        """Seconds since the clock was made, and what was spent before it went on."""
         return self._now() - self._begun
 
     def read(self) -> dict[str, float]:

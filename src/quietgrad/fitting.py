@@ -1,6 +1,7 @@
 """`fit`: the one call. It checks what was given, opens a recorder, and hands both to a method."""
 
 import dataclasses
+import os
 from typing import Any
 
 import equinox as eqx
@@ -12,13 +13,14 @@ from ._blas import one_blas_thread
 from ._checks import check_key, instance, lookup, part, whole
 from ._host import on_device
 from ._random import key_of, key_words
+from .checkpoints import Book
 from .clock import Clock
 from .compilation_cache import keep_compiled_once
 from .families import REGISTRY as FAMILIES
 from .families import AbstractFamily, AbstractWithHyperparameters, MeanField, beside
 from .methods import REGISTRY as METHODS
 from .methods import AbstractMethod
-from .recorder import INTERRUPTED, Callback, Ended, Problem, Recorder
+from .recorder import INTERRUPTED, Callback, Ended, Problem, Recorder, book_of
 from .restarts import fit_restarts
 from .results import FitResult, Status
 from .sharding import check_mesh, gathered, spread
@@ -28,6 +30,7 @@ from .targets.hyperparameters import checked, fitted_beside, fixed_at
 
 # The name that stands for a family of the method's choice.
 ANY_FAMILY = "auto"
+RESUMABLE = "stopped by the user; the same call goes on from here"
 
 
 def fit(
@@ -42,6 +45,7 @@ def fit(
     mesh: Mesh | None = None,
     progress: bool | None = None,
     callback: Callback | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
     key: Key[Array, ""],
 ) -> FitResult:
     """Fit a variational family to a target by maximising the ELBO.
@@ -59,6 +63,11 @@ def fit(
     called at every evaluation and may return further columns of the history.
 
     Ctrl-C ends the fit and returns the best answer so far, with status "interrupted".
+
+    With `checkpoint="directory"` the fit saves itself there as it goes. The same call goes on from there
+    after an interruption of any kind, and ends where it would have ended without one, bit for bit. Once
+    the fit is done, the same call returns its result. What depends on the clock can differ:
+    `by_clock=False` of a method rules that out.
     """
     clock = Clock()
     keep_compiled_once()
@@ -72,6 +81,8 @@ def fit(
             check_mesh(mesh, target)
             if hyperparameters is not None:
                 raise ValueError("hyperparameters are fitted on one device; leave the mesh out")
+            if checkpoint is not None:
+                raise ValueError("a checkpoint is for a fit on one device; leave it or the mesh out")
             problem = dataclasses.replace(problem, target=spread(target, mesh), given=target)
         if problem.any_family and not method.chooses_family:
             choosing = [name for name, kind in METHODS.items() if kind().chooses_family]
@@ -79,16 +90,30 @@ def fit(
                 f"family='auto' needs a method that chooses one ({', '.join(choosing)}); got "
                 f"{type(method).__name__}: name a family instead"
             )
+        check(problem, method)
+        restarts = whole(restarts, "restarts", least=1)
+        if checkpoint is not None and restarts > 1:
+            raise ValueError(
+                f"a checkpoint holds one fit, not the {restarts} of restarts={restarts}; leave one out"
+            )
+        book = book_of(checkpoint, problem, method, seconds, key=key)
 
         def record(problem: Problem, number: int | None = 0) -> Recorder:
-            own = key if number == 0 else numbered(key, number)
             return Recorder(
-                problem, seconds=seconds, callback=callback, progress=progress, key=own, clock=clock
+                problem,
+                seconds=seconds,
+                callback=callback,
+                progress=progress,
+                key=key if number == 0 else numbered(key, number),
+                clock=clock,
+                book=book,
             )
 
-        restarts = whole(restarts, "restarts", least=1)
         if restarts == 1:
-            result = run(problem, method, record(problem))
+            if book.result is not None:
+                result = FitResult(**book.result, target=problem.whole, method=method)
+            else:
+                result = run(problem, method, record(problem))
             return result if hyperparameters is None else _given_hyperparameters(target, result)
         if hyperparameters is not None:
             raise ValueError(
@@ -178,12 +203,16 @@ def numbered(key: Key[Array, ""], number: int | None) -> Key[Array, ""]:
     )
 
 
-def run(problem: Problem, method: AbstractMethod, recorder: Recorder) -> FitResult:
-    """Run a method on a problem that was checked, to its true ending."""
-    target, q, batch_size = problem.target, problem.q, problem.batch_size
-    reason = method.refuses(target, q, batch_size)
+def check(problem: Problem, method: AbstractMethod) -> None:
+    """Raise a `ValueError` with the reason if the method cannot fit the problem."""
+    reason = method.refuses(problem.target, problem.q, problem.batch_size)
     if reason is not None:
         raise ValueError(reason)
+
+
+def run(problem: Problem, method: AbstractMethod, recorder: Recorder) -> FitResult:
+    """Run a method on a problem that was checked, to its true ending."""
+    check(problem, method)
     with one_blas_thread(), recorder.watching():
         try:
             claimed = method.run(problem, recorder)
@@ -191,28 +220,31 @@ def run(problem: Problem, method: AbstractMethod, recorder: Recorder) -> FitResu
             claimed = ended.status, ended.hint
         except KeyboardInterrupt:
             claimed = Status.INTERRUPTED, INTERRUPTED
+        recorder.catch_up()
         answer = recorder.answer
         terms = recorder.final_terms(answer.q)
         status, hint = recorder.true_ending(*claimed, terms)
+    if status is Status.INTERRUPTED and isinstance(recorder.book, Book):
+        hint = RESUMABLE
     alone = problem.given is None
-    return FitResult(
-        q=answer.q if alone else gathered(answer.q),
-        elbo=terms.elbo,
-        elbo_error=terms.error,
-        status=status,
-        hint=hint,
-        steps=recorder.steps,
-        history=recorder.history.arrays(),
-        clock=recorder.clock.read(),
-        evaluation=recorder.evaluation_words(),
-        programs=recorder.clock.programs,
-        target=problem.own,
-        method=method,
-        estimator=recorder.estimator,
-        estimator_state=answer.estimator_state if alone else gathered(answer.estimator_state),
-        decisions=tuple(recorder.decisions),
-        words=recorder.words("diagnose"),
-    )
+    found = {
+        "q": answer.q if alone else gathered(answer.q),
+        "elbo": terms.elbo,
+        "elbo_error": terms.error,
+        "status": status,
+        "hint": hint,
+        "steps": recorder.steps,
+        "history": recorder.history.arrays(),
+        "clock": recorder.clock.read(),
+        "evaluation": recorder.evaluation_words(),
+        "programs": recorder.clock.programs,
+        "estimator": recorder.estimator,
+        "estimator_state": answer.estimator_state if alone else gathered(answer.estimator_state),
+        "decisions": tuple(recorder.decisions),
+        "words": recorder.words("diagnose"),
+    }
+    recorder.close(None if claimed[0] is Status.INTERRUPTED else found)
+    return FitResult(**found, target=problem.own, method=method)
 
 
 def _given_hyperparameters(target: Target, result: FitResult) -> FitResult:

@@ -55,6 +55,11 @@ class History:
         """Add one evaluation; the row is taken in whole or, if interrupted, not at all."""
         self._rows.append(dict(row))
 
+    @property
+    def rows(self) -> list[dict[str, float | int]]:
+        """The rows so far."""
+        return list(self._rows)
+
     def column(self, name: str) -> list[float | int]:
         """One column; NaN where an evaluation did not have it."""
         return [row.get(name, math.nan) for row in self._rows]

@@ -67,7 +67,7 @@ def likelihood_sums(
     """The log likelihood of all rows of a target on disk, for each base draw, read block by block."""
     total = np.zeros(e.shape[0])
     for part, new in row_blocks(target):
-        total += np.asarray(_likelihood_sums(part, q, e, new), float)
+        total += np.asarray(_likelihood_sums(part, q, e, on_device(new)), float)
     return total
 
 

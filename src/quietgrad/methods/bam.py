@@ -69,10 +69,12 @@ class Bam(AbstractMethod):
         points = Points(problem.target, q.dtype)
         recorder.values = lambda z: points(z)[0]
         start = MeanField.start_of(q, recorder.rng("mean-field"))
-        begun = finite_start(points, start, recorder.rng("starts"), recorder)
+        begun = recorder.stage(
+            "start", lambda: finite_start(points, start, recorder.rng("starts"), recorder)
+        )
         mean, covariance = np.asarray(begun.loc, float), begun.host_covariance()
         if self.mode:
-            mean = self._mode(points, mean, recorder)
+            mean = recorder.stage("mode", lambda: self._mode(points, mean, recorder))
         first = _member(q, mean, covariance)
         return self.match(points, recorder.look(first, 0), recorder)
 
@@ -82,8 +84,10 @@ class Bam(AbstractMethod):
         recorder.progress.stage = "batch and match"
         assert isinstance(q, FitsQuadratic)
         mean, covariance = np.asarray(q.mean(), float), q.host_covariance()
-        waited = 0
-        for done in range(0, self.iterations, PIECE):
+        mark, waited, done = recorder.mark("iterations"), 0, 0
+        if mark.kept is not None:
+            mean, covariance, rng.bit_generator.state, waited, done = mark.kept
+        while done < self.iterations and waited < PATIENCE:
             last = min(done + PIECE, self.iterations)
             with recorder.clock.phase(OPTIMISE):
                 for t in range(done, last):
@@ -96,9 +100,8 @@ class Bam(AbstractMethod):
                 found = Answer(member, answer.step + last, recorder.terms(member))
             gained, error = paired(found.terms, recorder.best.terms)
             recorder.tell(found.q, found.step, found.terms)
-            waited = 0 if gained > self.gain + error else waited + 1
-            if waited >= PATIENCE:
-                break
+            waited, done = 0 if gained > self.gain + error else waited + 1, last
+            mark.keep((mean, covariance, rng.bit_generator.state, waited, done))
         return self._ending(points, recorder, rested=waited >= PATIENCE)
 
     def _ending(self, points: Points, recorder: Recorder, *, rested: bool) -> Ending:

@@ -73,7 +73,9 @@ class Saa(AbstractMethod):
         start = MeanField.start_of(q, recorder.rng("mean-field"))
         points = Points(target, q.dtype)
         recorder.values = lambda z: points(z)[0]
-        begun = finite_start(points, start, recorder.rng("starts"), recorder)
+        begun = recorder.stage(
+            "start", lambda: finite_start(points, start, recorder.rng("starts"), recorder)
+        )
         answer, rested = self._climb(points, begun, recorder)
         if start is not q:
             if not q.contains(start):
@@ -82,8 +84,8 @@ class Saa(AbstractMethod):
                 inside = started_from(q, answer.q, recorder)
                 answer = recorder.look(inside, answer.step)
                 if suits(points, inside):
-                    rng = recorder.rng("newton")
-                    found = newton(points, Curved(inside, answer.terms, answer.step), recorder, rng)
+                    at, rng = Curved(inside, answer.terms, answer.step), recorder.rng("newton")
+                    found = recorder.stage("newton", lambda: newton(points, at, recorder, rng))
                     answer, rested = Answer(found.q, found.steps, found.terms), found.rested
         steps = self.polish_steps
         if steps is None:
@@ -100,8 +102,11 @@ class Saa(AbstractMethod):
         how = Climb(self.gain, iterations=self.most_iterations, judged_by_fresh=self.fresh)
         count, best, rested = self.draws, None, False
         while count <= max(self.draws, self.most_draws):
-            e = self._draws(start, count, recorder)
-            found = climb(points, start, e, how, recorder, step=0 if best is None else best.step)
+            e, step = self._draws(start, count, recorder), 0 if best is None else best.step
+            found = recorder.stage(
+                f"climb at {count} draws",
+                lambda start=start, e=e, step=step: climb(points, start, e, how, recorder, step=step),
+            )
             rested = found.rested
             if best is not None:
                 gained, error = paired(found.terms, best.terms)
@@ -125,7 +130,8 @@ class Saa(AbstractMethod):
     def _polish(self, problem: Problem, answer: Answer, steps: int, recorder: Recorder) -> bool:
         """Stochastic steps with a decaying rate; True if they gained less than a nat."""
         rate = optax.cosine_decay_schedule(self.polish_rate, steps)
-        polish = Sgd(Quiet(), optax.adam(rate), steps, max(1, steps // CHECKS))
+        every = max(1, steps // CHECKS)
+        polish = Sgd(Quiet(), optax.adam(rate), steps, every, by_clock=False)
         before = recorder.best
         polish.steps_from(Problem(problem.target, answer.q), recorder, first=answer.step)
         with recorder.clock.phase(OPTIMISE):

@@ -61,8 +61,8 @@ class Sgd(AbstractMethod):
     `evaluate_every` steps (a hundredth of the run by default), less often where that would take more
     than its share of the time. `stop=Plateau()` ends the run once the ELBO has stopped rising, and
     `stop=Reached(value)` once it is there. The answer is the last q, or an earlier one that is clearly
-    better. With `by_clock` off, "auto" compares estimators by gradient evaluations instead of seconds,
-    and a run can be repeated exactly.
+    better. With `by_clock` off nothing depends on seconds, and a run can be repeated exactly: no
+    evaluation is left out, and "auto" compares estimators by gradient evaluations.
     """
 
     estimator: AbstractEstimator | str = eqx.field(
@@ -100,10 +100,16 @@ class Sgd(AbstractMethod):
         job, carry = self._begin(problem, recorder)
         switch = self._switch(problem, recorder)
         every = self.evaluate_every or -(-self.steps // 100)
-        step, pace, seen = 0, 0.0, carry.optimizer
+        mark, step, pace, stopped = recorder.mark("steps"), 0, 0.0, False
+        if mark.kept is not None:
+            step, estimator, carry, stopped, looks = mark.kept
+            job = eqx.tree_at(lambda j: j.estimator, job, estimator)
+            if switch is not None:
+                switch.looks = looks
+        seen = carry.optimizer
         recorder.progress.stage = "stochastic steps"
         recorder.progress.plan(first, first + self.steps, recorder.clock)
-        while step < self.steps:
+        while step < self.steps and not stopped:
             last = min(self.steps, (step // every + 1) * every)
             most = int(CHUNK_SECONDS / pace) if pace > 0 else FIRST_STEPS
             last = min(last, step + max(1, most))
@@ -111,17 +117,19 @@ class Sgd(AbstractMethod):
             if not finite:
                 recorder.steps = first + step
                 return Status.NON_FINITE, BLOWN_UP
-            due = step == self.steps or (step % every == 0 and recorder.may_look())
-            if not due:
+            may_look = not self.by_clock or recorder.may_look()
+            if step == self.steps or (step % every == 0 and may_look):
+                recorder.progress.signal = functools.partial(signal_to_noise, seen, carry.optimizer)
+                seen = carry.optimizer
+                recorder.look(job.family(carry), first + step, state=carry.estimator)
+                if switch is not None:
+                    job, carry = self._changed(switch, job, carry, step, recorder)
+                stop = self.stop
+                stopped = stop is not None and stop.reached(recorder.history.column(stop.column))
+            else:
                 recorder.passed(first + step)
-                continue
-            recorder.progress.signal = functools.partial(signal_to_noise, seen, carry.optimizer)
-            seen = carry.optimizer
-            recorder.look(job.family(carry), first + step, state=carry.estimator)
-            if switch is not None:
-                job, carry = self._changed(switch, job, carry, step, recorder)
-            if self.stop is not None and self.stop.reached(recorder.history.column(self.stop.column)):
-                break
+            looks = [] if switch is None else switch.looks
+            mark.keep((step, job.estimator, carry, stopped, looks))
         verdict = Plateau() if self.stop is None else self.stop
         arrived = verdict.reached(recorder.history.column(verdict.column))
         status = Status.CONVERGED if arrived else Status.BUDGET

@@ -1,5 +1,6 @@
 """What every fit has in common: clock, history, the best answer so far, limits, interruption, ending."""
 
+from .checkpoint import book_of
 from .limits import INTERRUPTED, Ended
 from .problem import DEFAULT, Answer, Callback, Evaluation, Moment, Problem
 from .recorder import Recorder
@@ -14,4 +15,5 @@ __all__ = [
     "Moment",
     "Problem",
     "Recorder",
+    "book_of",
 ]

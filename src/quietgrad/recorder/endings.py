@@ -11,6 +11,7 @@ from .. import trouble
 from ..families import AbstractFamily
 from ..judging import Terms, paired
 from ..results import Status
+from .limits import Ended
 from .problem import Answer, Problem
 
 # Nats below a contained family's solution that a converged fit may be, apart from noise.
@@ -68,3 +69,22 @@ def true_ending(
         found = trouble.runaway(problem.target, known.values, mean, std, trouble.furthest(moved))
         return found or (status, hint)
     return status, hint
+
+
+def watched(
+    problem: Problem, values: trouble.Values, answer: Answer, start: Answer, factor: float
+) -> float:
+    """End a fit whose location or scales run away, as soon as that is plain.
+
+    What has changed by more than `factor` since the start is looked at; the factor for the next look.
+    """
+    now, then = answer.terms, start.terms
+    if not (np.all(np.isfinite(then.mean)) and np.all(np.isfinite(then.std))):
+        return factor
+    suspects = trouble.suspicious(now.mean, now.std, then.mean, then.std, factor)
+    if not suspects:
+        return factor
+    found = trouble.runaway(problem.target, values, now.mean, now.std, suspects)
+    if found is not None:
+        raise Ended(*found)
+    return factor * trouble.SUSPICIOUS

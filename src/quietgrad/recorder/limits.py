@@ -28,17 +28,18 @@ class Limits:
     def __init__(self, clock: Clock, seconds: float | None, optimise_seconds: float | None):
         self._clock = clock
         self._limits = {"total": seconds, OPTIMISE: optimise_seconds}
-        self._interrupted = 0
+        self._interrupted, self.out_of_time = 0, False
 
     def interrupt(self) -> None:
         """Ask the fit to end where it next looks."""
         self._interrupted += 1
 
-    def check(self) -> None:
-        """Raise `Ended` if the user or a limit wants the fit to end."""
+    def check(self, *, timed: bool = True) -> None:
+        """Raise `Ended` if the user wants the fit to end, or a limit if it is `timed`."""
         if self._interrupted:
             raise Ended(Status.INTERRUPTED, INTERRUPTED)
-        if self.left() <= 0:
+        if timed and self.left() <= 0:
+            self.out_of_time = True
             raise Ended(Status.BUDGET, OUT_OF_TIME)
 
     def left(self) -> float:

@@ -5,16 +5,16 @@ A method tells the recorder what it has found and asks it when to stop; it keeps
 
 import contextlib
 import functools
-import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
 
 import numpy as np
-from jaxtyping import Array, Key, PyTree, UInt32
+from jaxtyping import Array, Key, PyTree
 
 from .. import trouble
-from .._host import on_device
 from .._progress import Show, progress_line
-from .._random import key_of, key_words
+from .._random import key_of
+from ..checkpoints import Book, Mark, NoBook
 from ..clock import COMPILE, EVALUATE, OPTIMISE, Clock
 from ..estimators import AbstractEstimator
 from ..families import AbstractFamily
@@ -22,15 +22,19 @@ from ..history import History
 from ..judging import Judge, Terms, paired
 from ..results import Status
 from .answers import Answers
-from .endings import Evidence, true_ending
+from .endings import Evidence, true_ending, watched
 from .judges import Judges
-from .limits import Ended, Limits
+from .limits import Limits
 from .problem import DEFAULT, Answer, Callback, Evaluation, Moment, Problem
 from .progress import Progress
+from .state import Kept
+from .streams import Streams
 from .values import log_densities
 
 # Evaluation that nobody notices: below this many seconds its share does not matter.
 FREE_SECONDS = 0.5
+NO_BOOK = NoBook()
+T = TypeVar("T")
 
 
 class Recorder:
@@ -47,17 +51,23 @@ class Recorder:
         progress: bool | None = False,
         key: Key[Array, ""],
         clock: Clock | None = None,
+        book: Book | NoBook = NO_BOOK,
     ):
         self.problem, self.evaluation, self.callback = problem, evaluation, callback
         self.clock = Clock() if clock is None else clock
         self.history, self.decisions, self.steps = History(), [], 0
         self.estimator: AbstractEstimator | None = None
-        self._limits = Limits(self.clock, seconds, optimise_seconds)
+        self.limits = Limits(self.clock, seconds, optimise_seconds)
+        self.interrupt, self.left = self.limits.interrupt, self.limits.left
         self._show: Show = lambda sight: None
         self.progress = Progress()
-        self._shown, self._looks, self._last_look = progress, 0, 0.0
-        self._answers, self._factor = Answers(), trouble.SUSPICIOUS
-        self._key = key_words(key)
+        self._shown, self.looks, self.last_look = progress, 0, 0.0
+        self.answers, self.factor = Answers(), trouble.SUSPICIOUS
+        streams = Streams(key)
+        self.words, self.rng = streams.words, streams.rng
+        self.book = book
+        if book.record is not None:
+            self.clock.go_on(book.record["clock"], book.record["programs"])
         self.judges = Judges(problem, evaluation, self.words, self.rng)
         # What evaluates the log density when something looks wrong, on the rows that judge; methods that
         # have a program for it put it here.
@@ -65,31 +75,20 @@ class Recorder:
             log_densities, self.judges.on_the_way.target, problem.q.dtype
         )
 
-    def words(self, stream: str) -> UInt32[Array, "2"]:
-        """The two words of the key of a stream of random numbers, told apart by its name.
-
-        Worked out on the host: splitting a key eagerly would compile programs.
-        """
-        return on_device(self.rng(stream).integers(0, 2**32, 2, np.uint32))
-
-    def rng(self, stream: str) -> np.random.Generator:
-        """The host's random numbers of a stream."""
-        return np.random.default_rng([*self._key, zlib.crc32(stream.encode())])
-
     # Answers
 
     @property
     def start(self) -> Answer | None:
         """The first answer that was told."""
-        return self._answers.start
+        return self.answers.start
 
     @property
     def best(self) -> Answer:
         """The best answer so far; the start, before anything was told."""
-        if self._answers.best is None:
+        if self.answers.best is None:
             with self.clock.phase(EVALUATE):
                 return Answer(self.problem.q, 0, self.terms(self.problem.q))
-        return self._answers.best
+        return self.answers.best
 
     @property
     def answer(self) -> Answer:
@@ -98,16 +97,16 @@ class Recorder:
         A fit that ended while it was still in a simpler family returns that solution as a member of the
         family that was asked for, if it can hold it.
         """
-        return self._answers.chosen(self._own_best())
+        return self.answers.chosen(self._own_best())
 
     def choose(self, answer: Answer) -> Answer:
         """Go back to an earlier answer: what was told since is not the better one beyond doubt."""
-        self._answers.best = self._answers.own = answer
+        self.answers.best = self.answers.own = answer
         return answer
 
     def prefer_last(self) -> None:
         """Return the last answer unless an earlier one is clearly better: for methods without tests."""
-        self._answers.prefer_last = True
+        self.answers.prefer_last = True
 
     @property
     def judge(self) -> Judge:
@@ -120,9 +119,9 @@ class Recorder:
 
     def may_look(self) -> bool:
         """Whether an evaluation like the last one would keep within its share of the time."""
-        if self.evaluation.share is None or self._looks == 0:
+        if self.evaluation.share is None or self.looks == 0:
             return True
-        after = self.clock.spent(EVALUATE) + self._last_look
+        after = self.clock.spent(EVALUATE) + self.last_look
         return after <= max(FREE_SECONDS, self.evaluation.share * self.clock.spent(OPTIMISE))
 
     def look(self, q: AbstractFamily, step: int, *, state: PyTree = None) -> Answer:
@@ -130,14 +129,14 @@ class Recorder:
         with self.clock.phase(EVALUATE):
             began = self.clock.spent(EVALUATE)
             terms = self.terms(q)
-            self._last_look, self._looks = self.clock.spent(EVALUATE) - began, self._looks + 1
+            self.last_look, self.looks = self.clock.spent(EVALUATE) - began, self.looks + 1
         return self.tell(q, step, terms, state=state)
 
     def tell(self, q: AbstractFamily, step: int, terms: Terms, *, state: PyTree = None) -> Answer:
         """Write down an evaluation that was made anyway; end the fit where it has to end."""
         answer, self.steps = Answer(q, step, terms, state), max(step, self.steps)
-        first = self._answers.start is None
-        self._answers.add(answer, own=self.problem.any_family or type(q) is type(self.problem.q))
+        first = self.start is None
+        self.answers.add(answer, own=self.problem.any_family or type(q) is type(self.problem.q))
         seen = self.shown_terms(answer)
         row = {
             "step": step,
@@ -149,12 +148,12 @@ class Recorder:
         }
         with self.clock.phase(EVALUATE):
             more = None
-            if self.callback is not None:
+            if self.callback is not None and not self.book.replaying:
                 more = self.callback(Moment(q, step, row["seconds"], state))
         self.history.add({**row, **(more or {})})
         self._show(lambda: self.progress.sight(answer, row, self.estimator, self.left()))
-        if not first:
-            self._watch(answer)
+        if not first and self.start is not None:
+            self.factor = watched(self.problem, self.values, answer, self.start, self.factor)
         self.check()
         return answer
 
@@ -179,17 +178,12 @@ class Recorder:
 
     # Limits
 
-    def interrupt(self) -> None:
-        """Ask the fit to end where it next looks."""
-        self._limits.interrupt()
-
     def check(self) -> None:
-        """Raise `Ended` if the user or a limit wants the fit to end."""
-        self._limits.check()
+        """Raise `Ended` if the user or a limit wants the fit to end.
 
-    def left(self) -> float:
-        """Seconds left until a limit; infinite without one."""
-        return self._limits.left()
+        No limit ends a fit on the way to where it already was.
+        """
+        self.limits.check(timed=not self.book.replaying)
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
@@ -197,9 +191,36 @@ class Recorder:
         with (
             self.clock.running(),
             progress_line(show=self._shown) as self._show,
-            self._limits.catching_interrupts(),
+            self.limits.catching_interrupts(),
         ):
             yield
+
+    # Checkpoints
+
+    def stage(self, name: str, run: Callable[[], T]) -> T:
+        """The outcome of a stage: what the checkpoint has of it, or else what `run` returns."""
+        mark = self.mark(name)
+        if mark.kept is not None:
+            return mark.kept[0]
+        outcome = run()
+        mark.keep((outcome,))
+        return outcome
+
+    def mark(self, name: str) -> Mark:
+        """A place to return to after an interruption, for loops that keep their state there.
+
+        A method comes to the same marks in the same order each time, and random numbers in between
+        depend on names only.
+        """
+        return self.book.mark(name, Kept(self))
+
+    def close(self, result: Mapping[str, Any] | None) -> None:
+        """Write the checkpoint of a fit that has ended, with its result if it was not interrupted."""
+        self.book.write(Kept(self), result)
+
+    def catch_up(self) -> None:
+        """If the fit ended on the way to where it already was, be there."""
+        self.book.catch_up(Kept(self))
 
     # Endings
 
@@ -211,7 +232,7 @@ class Recorder:
     def final_terms(self, q: AbstractFamily) -> Terms:
         """q at draws that have judged nothing before."""
         with self.clock.phase(EVALUATE):
-            return self.judges.final_terms(q, saw_bad=self._answers.saw_bad)
+            return self.judges.final_terms(q, saw_bad=self.answers.saw_bad)
 
     def evaluation_words(self) -> str:
         """With how many draws and how often the ELBO was judged, in a sentence."""
@@ -220,27 +241,13 @@ class Recorder:
     def _own_best(self) -> Answer:
         """The best answer of the family that was asked for."""
         best, q = self.best, self.problem.q
-        if self._answers.own is not None or self.problem.any_family or type(best.q) is type(q):
-            return self._answers.own or best
+        if self.answers.own is not None or self.problem.any_family or type(best.q) is type(q):
+            return self.answers.own or best
         inside = q.start_from(best.q, key=key_of(self.words("inside"))) if q.contains(best.q) else q
         with self.clock.phase(EVALUATE):
-            self._answers.own = Answer(inside, best.step, self.terms(inside))
-        return self._answers.own
+            self.answers.own = Answer(inside, best.step, self.terms(inside))
+        return self.answers.own
 
     def points(self, q: AbstractFamily) -> np.ndarray:
         """A few draws of q, to look at the target with when something is wrong."""
         return np.asarray(q.sample(key_of(self.words("points")), 8), float)
-
-    def _watch(self, answer: Answer) -> None:
-        """End a fit whose location or scales run away, as soon as that is plain."""
-        assert self.start is not None
-        terms, start = answer.terms, self.start.terms
-        if not (np.all(np.isfinite(start.mean)) and np.all(np.isfinite(start.std))):
-            return
-        suspects = trouble.suspicious(terms.mean, terms.std, start.mean, start.std, self._factor)
-        if not suspects:
-            return
-        found = trouble.runaway(self.problem.target, self.values, terms.mean, terms.std, suspects)
-        if found is not None:
-            raise Ended(*found)
-        self._factor *= trouble.SUSPICIOUS

@@ -7,13 +7,13 @@ had estimators under Adam only, and is read as method "sgd".
 import dataclasses
 import json
 import math
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from .._atomic import replacing
 from .._extras import needs_extra
 
 with needs_extra("study", "a study"):
@@ -122,12 +122,8 @@ def write_record(path: Path, record: Record) -> None:
     }
     table = table.replace_schema_metadata({"quietgrad": json.dumps(about)})
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with temporary.open("wb") as file:
+    with replacing(path) as file:
         pq.write_table(table, file)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
 
 
 def read_record(path: Path) -> Record:

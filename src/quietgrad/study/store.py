@@ -7,7 +7,6 @@ and what is missing is known from the directory alone. No jax: reports and `stat
 import datetime
 import json
 import math
-import os
 import re
 import time
 from collections import Counter
@@ -16,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from .._atomic import replacing
 from .jobs import CellJob, digest
 from .records import FORMAT, READABLE, Cell, Record, read_record, write_record
 
@@ -174,12 +174,8 @@ class Store:
                 for p in known.values()
             ],
         }
-        temporary = self.root / f".manifest.json.{os.getpid()}.tmp"
-        with temporary.open("w", encoding="utf-8") as file:
-            json.dump(document, file, indent=1, default=str)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, self.root / "manifest.json")
+        with replacing(self.root / "manifest.json") as file:
+            file.write(json.dumps(document, indent=1, default=str).encode())
 
 
 def studies(manifest: Mapping[str, Any]) -> list[dict[str, Any]]:

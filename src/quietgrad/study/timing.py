@@ -5,12 +5,12 @@ measures what a step costs, alone on a machine (`timing_pass`). A report joins t
 """
 
 import json
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from .._atomic import replacing
 from .clock import with_timing
 from .jobs import configuration
 from .records import Cell, Record
@@ -72,9 +72,8 @@ def read_timing(directory: Path) -> Timing | None:
 def write_timing(directory: Path, timing: Timing) -> None:
     """Store a timing pass in place of any earlier one."""
     text = json.dumps({"format": FORMAT, **asdict(timing)}, indent=1)
-    temporary = directory / f".{NAME}.{os.getpid()}.tmp"
-    temporary.write_text(text, encoding="utf-8")
-    os.replace(temporary, directory / NAME)
+    with replacing(directory / NAME) as file:
+        file.write(text.encode())
 
 
 def configurations(cells: Iterable[Cell]) -> list[Cell]:

@@ -36,8 +36,12 @@ def anneal(
     """
     rate, most = rates
     run.recorder.progress.stage = "annealing"
-    probed, gained, rounds, losses, least, walls = False, math.inf, 0, 0, length, 0
-    while at.step < most_steps and losses < MOST_LOSSES:
+    probed, gained, rounds, losses, least, walls, kind = False, math.inf, 0, 0, length, 0, "round"
+    mark = run.recorder.mark("anneal")
+    if mark.kept is not None:
+        stage, rate, most, length, probed, gained, rounds, losses, walls, kind = mark.kept
+        at = run.back(at, stage)
+    while kind != "stop" and at.step < most_steps and losses < MOST_LOSSES:
         if not probed and run.probe_due(at, gained):
             at, dearer = run.switch_estimator(at, rate)
             # As much time for a round as before: dearer steps are fewer.
@@ -59,8 +63,10 @@ def anneal(
         run.note(kind, at.step, at.job.estimator, rate, **verdict.numbers())
         answer = at.answer
         run.recorder.tell(answer.q, at.step, answer.terms, state=answer.estimator_state)
-        if kind == "stop":
-            return at, "wall" if walls else "rested"
+        numbers = length, probed, gained, rounds, losses, walls
+        mark.keep((run.kept(at), rate, most, *numbers, kind))
+    if kind == "stop":
+        return at, "wall" if walls else "rested"
     if losses >= MOST_LOSSES:
         return at, "wall" if walls else "lost"
     return at, "out of steps"

@@ -197,7 +197,10 @@ class Auto(AbstractMethod):
         if not self.fixed_draws:
             at = run.begin(run.recorder.look(start, 0), "mean-field")
             return explore(run, at, start.advice.explore_rate, self.steps)[0].answer
-        found = compete(points, start, run.recorder, Climb(gain=run.gain), ahead=ahead)
+        how = Climb(gain=run.gain)
+        found = run.recorder.stage(
+            "starts", lambda: compete(points, start, run.recorder, how, ahead=ahead)
+        )
         others = "".join(f"; {name} led to {elbo:.2f}" for name, elbo in found.others.items())
         numbers = {"elbo": found.answer.terms.elbo, "start": found.name, "others": others}
         run.note("climb", found.steps, run.first(start), float("nan"), **numbers)

@@ -46,9 +46,13 @@ def worth_newton(run: Runner, points: Points, q: AbstractFamily) -> bool:
 
 def from_mode(run: Runner, points: Points, around: AbstractFamily, q: AbstractFamily) -> Curved | None:
     """Newton steps from the mode with its curvature, in q's family, where they are worth it."""
-    recorder = run.recorder
     if not worth_newton(run, points, q):
         return None
+    return run.recorder.stage("mode", lambda: _from_mode(run, points, around, q))
+
+
+def _from_mode(run: Runner, points: Points, around: AbstractFamily, q: AbstractFamily) -> Curved | None:
+    recorder = run.recorder
     assert isinstance(q, FitsQuadratic)
     assert isinstance(around, HasMoments)
     if recorder.start is None:
@@ -79,6 +83,12 @@ def newton_from(
     run: Runner, points: Points, ahead: Curved | None, start: Curved | None = None
 ) -> tuple[Answer, Ending | None]:
     """Newton steps from a start, beside those from the mode; the ending if they lead to the top."""
+    return run.recorder.stage("newton", lambda: _newton_from(run, points, ahead, start))
+
+
+def _newton_from(
+    run: Runner, points: Points, ahead: Curved | None, start: Curved | None
+) -> tuple[Answer, Ending | None]:
     recorder, rng = run.recorder, run.recorder.rng("newton")
     begun, best = recorder.steps, ahead
     if start is not None:
@@ -128,8 +138,12 @@ def what_is_left(run: Runner, q: AbstractFamily, points: Points | None) -> Expec
         return None
     if not isinstance(q, FitsQuadratic) or q.dim > MOST_DIM:
         return None
-    with run.recorder.clock.phase(OPTIMISE):
-        return expected_gain(points, q, run.recorder.rng("left"))
+
+    def look() -> ExpectedGain:
+        with run.recorder.clock.phase(OPTIMISE):
+            return expected_gain(points, q, run.recorder.rng("left"))
+
+    return run.recorder.stage("left", look)
 
 
 def promise(left: ExpectedGain) -> str:

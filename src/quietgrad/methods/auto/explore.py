@@ -17,10 +17,13 @@ SHARE, MOST_RESETS = 0.6, 6
 
 def explore(run: Runner, at: Stage, rate: float, most_steps: int) -> tuple[Stage, float]:
     """Windows from a start until annealing is worth it, and the rate to anneal from."""
-    begun, resets = at.step, 0
     run.recorder.progress.stage = "exploring"
+    mark, begun, resets, done = run.recorder.mark("explore"), at.step, 0, False
+    if mark.kept is not None:
+        stage, rate, resets, done = mark.kept
+        at = run.back(at, stage)
     least = WINDOW if run.problem.batch_size is None else BATCH_WINDOW
-    while True:
+    while not done:
         length = run.affordable(at, max(least, int(GROWTH * (at.step - begun))), most_steps)
         after, verdict = run.window(at, length, rate, rate)
         kind = _kind(run, verdict)
@@ -37,8 +40,9 @@ def explore(run: Runner, at: Stage, rate: float, most_steps: int) -> tuple[Stage
         answer = at.answer
         run.recorder.tell(answer.q, at.step, answer.terms, state=answer.estimator_state)
         late = at.step - begun >= SHARE * (most_steps - begun)
-        if kind in ("noise", "level") or late or resets >= MOST_RESETS:
-            return at, rate
+        done = kind in ("noise", "level") or late or resets >= MOST_RESETS
+        mark.keep((run.kept(at), rate, resets, done))
+    return at, rate
 
 
 def _kind(run: Runner, verdict: Verdict) -> str:

@@ -121,6 +121,14 @@ class Runner(eqx.Module):
         averaged, gained = paired(mid.terms, end.terms), paired(found.terms, at.answer.terms)
         return at._replace(carry=after, step=step, pace=pace), Verdict(*averaged, *gained, found)
 
+    def kept(self, at: Stage) -> tuple[Any, ...]:
+        """What a checkpoint keeps of a stage; the job is the same but for its estimator."""
+        return (at.job.estimator, *at[1:])
+
+    def back(self, at: Stage, kept: tuple[Any, ...]) -> Stage:
+        """The stage that was kept."""
+        return Stage(eqx.tree_at(lambda j: j.estimator, at.job, kept[0]), *kept[1:])
+
     def at(self, stage: Stage, answer: Answer) -> Stage:
         """The stage with its parameters at an answer."""
         params = eqx.filter(answer.q, eqx.is_inexact_array)
@@ -161,10 +169,14 @@ class Runner(eqx.Module):
         """Whether to look for another estimator: in a long fit, once noise is what is left.
 
         As long as rounds gain much, dearer steps would slow the fit down. A look with all that it
-        compiles must be a small part of the fit.
+        compiles must be a small part of the fit: of its seconds, or of its steps if not by the clock.
         """
+        if self.fixed is not None or gained > DRIFTING * self.gain:
+            return False
+        if not self.by_clock:
+            return burden(at.answer.q, at.job.estimator) < PROBE_SHARE * at.step
         spent = self.recorder.clock.spent(OPTIMISE)
-        if self.fixed is not None or spent < self.probe_after or gained > DRIFTING * self.gain:
+        if spent < self.probe_after:
             return False
         # A candidate compiles as long as the programs so far did on average, more or less.
         clock = self.recorder.clock

@@ -12,6 +12,7 @@ if not BENCHMARKS.exists():
 sys.path.insert(0, str(BENCHMARKS))
 
 store, running, table = map(import_module, ("zoo.store", "zoo.running", "zoo.table"))
+judging, reference = map(import_module, ("zoo.judging", "zoo.reference"))
 HERE = {"commit": "0" * 40, "dirty": False, "cpu": "a cpu", "cores": 2}
 HERE |= {"python": "3", "jax": "0", "precision": "float64"}
 TRUTH = {"dim": 1, "mean": [0.0], "std": [1.0], "must_warn": None}
@@ -102,3 +103,35 @@ def test_page_has_models_held_back_apart(tmp_path):
     assert f"| {table.TOOLS['auto']} | 1 | 9.0 | 1.0 | 2.0 |" in text
     assert "auto (2):" in text
     assert "commit 0000000" in text
+
+
+OURS = [row for tool in ("auto", "full-rank", "mean-field") for row in store.Store().rows(tool)]
+# What a verdict on these must say, and advise.
+ODD = {
+    "funnel": ("sd is", "non-centred"),
+    "banana": ("sd is", "banana"),
+    "bimodal": ("never looks", "several modes"),
+    "cauchy": ("not exist", "quantiles"),
+}
+
+
+@pytest.mark.skipif(not OURS, reason="no fits are stored; make some with benchmarks/accuracy.py run")
+def test_stored_fits_have_no_silent_error_and_trust_is_right():
+    truths = reference.read()
+    assert [row for row in OURS if judging.classify(row, truths[row["model"]]) == "silent"] == []
+    trusting = [row for row in OURS if row["verdict"] == judging.TRUST]
+    assert sum(map(judging.trust_is_wrong, trusting)) <= 0.01 * len(trusting)
+    good = list(filter(judging.fine, OURS))
+    assert sum(map(judging.needless_warning, good)) <= 0.1 * len(good)
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_stored_fits_of_odd_posteriors_say_what_is_wrong(name):
+    rows = [row for row in OURS if row["model"] == name and row["tool"] != "auto"]
+    if not rows:
+        pytest.skip("no fits of it are stored")
+    for row in rows:
+        assert row["verdict"] == judging.DO_NOT_TRUST, row
+        reason, advice = ODD[name]
+        assert any(reason in line for line in row["reasons"]), row["reasons"]
+        assert any(advice in line for line in row["advice"]), row["advice"]

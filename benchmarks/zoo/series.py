@@ -7,7 +7,7 @@ import numpy as np
 import quietgrad as qg
 
 from .densities import log_half_cauchy, log_half_normal, normal, normals
-from .model import Model, View, density
+from .model import Model, Moments, density
 
 
 def autoregression() -> Model:
@@ -89,8 +89,45 @@ def local_level() -> Model:
         prior += normal(level[0], 10.0, 5.0) + normals(jnp.diff(level), 0.0, step)
         return prior + normals(y, level, noise)
 
-    view = View(lambda u: u.at[2:].add(jnp.asarray(y)), lambda u: 0.0)
-    return Model("local level, hidden states", density(log_density, 62), view=view)
+    return Model(
+        "local level, hidden states", density(log_density, 62), exact=_hidden_level(y, 10.0, 5.0)
+    )
+
+
+def _hidden_level(y: np.ndarray, mean: float, std: float) -> Moments:
+    """Moments of the local level: given both scales the levels are Gaussian, the scales are on a grid.
+
+    Priors: the first level N(mean, std²), scales half-normal with sd 1; z has logs of the scales.
+    """
+    walk = np.diff(np.eye(y.size), axis=0)
+    first = np.zeros(y.size)
+    first[0] = 1.0
+    # A posterior sd of these is above the step of the grid, so that sums are integrals.
+    log_noise = np.linspace(-8.0, 2.0, 51)
+    weights, points, spreads = [], [], []
+    for log_step in log_noise:
+        precision = walk.T @ walk * np.exp(-2 * log_step) + np.outer(first, first) / std**2
+        precision = precision + np.eye(y.size) * np.exp(-2 * log_noise)[:, None, None]
+        linear = y * np.exp(-2 * log_noise)[:, None] + first * mean / std**2
+        covariance = np.linalg.inv(precision)
+        level = np.einsum("nij,nj->ni", covariance, linear)
+        # log p(y, scales): the joint density at the levels' mean, over their density there.
+        height = -0.5 * np.sum((level @ walk.T) ** 2, axis=1) * np.exp(-2 * log_step)
+        height += -0.5 * ((level[:, 0] - mean) / std) ** 2
+        height += -0.5 * np.sum((y - level) ** 2, axis=1) * np.exp(-2 * log_noise)
+        height += -0.5 * np.linalg.slogdet(precision)[1]
+        # From the densities of steps and noise, and from logarithms as coordinates: minus and plus one.
+        height += (2 - y.size) * log_step + (1 - y.size) * log_noise
+        weights.append(height - 0.5 * (np.exp(2 * log_step) + np.exp(2 * log_noise)))
+        points.append(np.column_stack([np.full_like(log_noise, log_step), log_noise, level]))
+        spreads.append(np.pad(np.diagonal(covariance, axis1=1, axis2=2), ((0, 0), (2, 0))))
+    height, point, spread = np.concatenate(weights), np.concatenate(points), np.concatenate(spreads)
+    weight = np.exp(height - height.max())
+    weight /= weight.sum()
+    means = weight @ point
+    variances = weight @ ((point - means) ** 2 + spread)
+    how = "Gaussian levels given their scales, which are on a grid"
+    return Moments(means, np.sqrt(variances), how)
 
 
 MODELS = {

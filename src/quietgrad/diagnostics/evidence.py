@@ -22,7 +22,7 @@ from .modes import Elsewhere, elsewhere, two_modes
 from .psis import Weights, smooth
 from .shapes import Shapes, shapes_of
 from .tails import Tail, slow_tails
-from .tolerance import combine, plain
+from .tolerance import combine, off, plain
 
 # Chains from q's draws, chains from far climbs, trial steps of the climbs.
 CHAINS, SCOUTS, TRIALS = 96, 32, 40
@@ -101,8 +101,11 @@ def _run_chains(
     sampler = Sampler(points, metric, np.concatenate([drawn.z[rows], ends]), rng)
     chains = sampler.run(LEAPFROGS[0] * (count + SCOUTS))
     moved = by_chains(drawn.z, chains.some(slice(0, count)))
-    for leapfrogs in LEAPFROGS[1:]:
-        if plain(combine(moved, weighted)) or points.gradients > budget:
+    for number, leapfrogs in enumerate(LEAPFROGS[1:]):
+        found = combine(moved, weighted)
+        # A fit that is far off gets a second round all the same: states show their shape by then.
+        young = number == 0 and any(map(np.any, off(found)))
+        if (plain(found) and not young) or points.gradients > budget:
             break
         chains = sampler.run(leapfrogs * (count + SCOUTS))
         moved = by_chains(drawn.z, chains.some(slice(0, count)))

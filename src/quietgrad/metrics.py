@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Key
 
 from ._checks import instance, whole
+from ._host import on_device
 from .families import AbstractFamily
 from .targets import Target
 

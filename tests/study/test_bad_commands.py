@@ -429,7 +429,7 @@ def test_a_missing_extra_names_it(folder, monkeypatch, capsys):
 
 def test_there_are_at_least_sixty_of_them(capsys):
     """Counted where they are written; the reliability page quotes the sum."""
-    misuse = test_fit_command.test_misuse_says_what_to_do.pytestmark[0].args[1]
+    misuse = vars(test_fit_command.test_misuse_says_what_to_do)["pytestmark"][0].args[1]
     counts = {
         "values": len(test_bad_input.WRONG_VALUES),
         "types": len(test_bad_input.WRONG_TYPES),

@@ -37,8 +37,8 @@ METHODS = [
     Mutant(
         "batches overlap",
         "methods/steps.py",
-        "jax.lax.dynamic_slice(order, (place * self.batch_size,), (self.batch_size,))",
-        "jax.lax.dynamic_slice(order, (place,), (self.batch_size,))",
+        "jax.lax.dynamic_slice(order, (place * batch_size,), (batch_size,))",
+        "jax.lax.dynamic_slice(order, (place,), (batch_size,))",
         "some rows are seen many times in an epoch",
         f"{BATCHES} -k 'at_most_once'",
     ),

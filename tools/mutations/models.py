@@ -151,8 +151,8 @@ MUTANTS = [
     Mutant(
         "the prior is scaled as well",
         "targets/target.py",
-        "return log_prior + self.scale * jnp.sum(self.log_likelihood(point, self.data))",
-        "return self.scale * (log_prior + jnp.sum(self.log_likelihood(point, self.data)))",
+        "return log_prior + self.scale * jnp.sum(self.log_likelihood(point, self._at_hand()))",
+        "return self.scale * (log_prior + jnp.sum(self.log_likelihood(point, self._at_hand())))",
         "minibatch fits have too strong a prior",
         f"{MODELS} -k 'batch'",
     ),
@@ -231,8 +231,8 @@ MUTANTS = [
     Mutant(
         "groups' means not counted",
         "gradient_noise.py",
-        "(jnp.sum(s) + each * jnp.sum(",
-        "(jnp.sum(s) + 0 * jnp.sum(",
+        "jnp.sum(s, axis=0) / each + jnp.sum(",
+        "jnp.sum(s, axis=0) / each + 0 * jnp.sum(",
         "the variance is not the paper's formula",
         f"{NOISE} -k 'papers_formula'",
     ),

@@ -19,8 +19,8 @@ def load_value(place: str) -> tuple[Any, Path]:
             "as in my_model.py:target"
         )
     spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
+    if spec is None or spec.loader is None:
+        raise ValueError(f"{path.name} is not a Python file; its name has to end in .py")
     module = importlib.util.module_from_spec(spec)
     folder = str(path.resolve().parent)
     if folder not in sys.path:

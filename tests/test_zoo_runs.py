@@ -116,11 +116,9 @@ ODD = {
 
 
 @pytest.mark.skipif(not OURS, reason="no fits are stored; make some with benchmarks/accuracy.py run")
-def test_stored_fits_have_no_silent_error_and_trust_is_right():
+def test_stored_fits_have_no_silent_error_and_few_needless_warnings():
     truths = reference.read()
     assert [row for row in OURS if judging.classify(row, truths[row["model"]]) == "silent"] == []
-    trusting = [row for row in OURS if row["verdict"] == judging.TRUST]
-    assert sum(map(judging.trust_is_wrong, trusting)) <= 0.01 * len(trusting)
     good = list(filter(judging.fine, OURS))
     assert sum(map(judging.needless_warning, good)) <= 0.1 * len(good)
 

@@ -219,6 +219,7 @@ def test_a_window_keeps_the_better_of_its_average_and_its_end(begun):
 
 def test_looking_for_another_estimator_waits_until_it_is_cheap_and_noise_is_left(begun):
     run, at = begun
+    run = eqx.tree_at(lambda r: r.by_clock, run, replace=True)
     ready = eqx.tree_at(lambda r: r.probe_after, run, 0.0)
     ready.recorder.clock._spent["optimise"] = 1e6
     at = at._replace(pace=1e-6)
@@ -226,6 +227,15 @@ def test_looking_for_another_estimator_waits_until_it_is_cheap_and_noise_is_left
     assert not ready.probe_due(at, 3 * run.gain)
     assert not ready.probe_due(at._replace(pace=1e4), run.gain)
     assert not run.probe_due(at, run.gain)
+
+
+def test_without_the_clock_looking_waits_for_enough_steps(begun):
+    run, at = begun
+    looking = stage.burden(at.answer.q, at.job.estimator) / stage.PROBE_SHARE
+    run.recorder.clock._spent["optimise"] = 1e6
+    assert not run.probe_due(at._replace(step=int(0.9 * looking)), run.gain)
+    assert run.probe_due(at._replace(step=int(1.1 * looking)), run.gain)
+    assert not run.probe_due(at._replace(step=int(1.1 * looking)), 3 * run.gain)
 
 
 def batched():

@@ -1,11 +1,12 @@
 """The judge: pairs that cancel, bad draws that are counted, and the spread of single draws."""
 
 import jax.numpy as jnp
+import jax.random as jr
 import numpy as np
 import pytest
 
 import quietgrad as qg
-from quietgrad.judging import PAIRS, Judge
+from quietgrad.judging import PAIRS, Judge, paired
 
 SEED = jnp.asarray([1, 2], jnp.uint32)
 Q = qg.MeanField(jnp.asarray([1.5, -2.0]), jnp.asarray([0.1, -0.3]))
@@ -39,3 +40,42 @@ def test_the_variance_is_that_of_all_single_draws():
     assert terms.values.size == 3 * PAIRS
     np.testing.assert_allclose(terms.variance, np.var(terms.values), rtol=1e-12)
     assert terms.gap == terms.variance / 2
+
+
+def normal_means(rows, key):
+    """Unit normal data with an unknown mean, and a flat prior: the posterior is N(mean, 1 / rows)."""
+    x = np.asarray(jr.normal(key, (rows,)))
+    return x, qg.Target(lambda z: 0.0 * z[0], lambda z, x: -0.5 * (x - z[0]) ** 2, x, dim=1)
+
+
+def test_shares_of_the_rows_add_up_to_all_of_them(key):
+    """For a q without any width every pair sees the same point, so that only rows differ."""
+    x, target = normal_means(PAIRS * 10, key)
+    q = qg.MeanField(jnp.array([0.3]), jnp.array([-40.0]))
+    rows = np.random.default_rng(0).permutation(x.size).reshape(PAIRS, -1)
+    shared, whole = (Judge(target, pairs=PAIRS, seed=SEED, rows=r).terms(q) for r in (rows, None))
+    # Sums of some hundred numbers, in another order.
+    np.testing.assert_allclose(shared.elbo, whole.elbo, rtol=1e-12)
+
+
+def test_an_answer_that_suits_some_rows_only_is_not_better_beyond_doubt(key):
+    """Judged on a hundredth of the rows, the mean of these would seem to gain tens of nats for sure."""
+    x, target = normal_means(PAIRS * 1000, key)
+    rng = np.random.default_rng(0)
+    some = rng.permutation(x.size)[: PAIRS * 10]
+    log_std = jnp.array([-0.5 * np.log(x.size)])
+    right, misled = (qg.MeanField(jnp.array([y.mean()]), log_std) for y in (x, x[some]))
+    few = Judge(target.on_rows(some), pairs=PAIRS, seed=SEED)
+    gain, error = paired(few.terms(misled), few.terms(right))
+    assert gain > 5 * error
+    shares = Judge(target, pairs=PAIRS, seed=SEED, rows=some.reshape(PAIRS, -1))
+    gain, error = paired(shares.terms(misled), shares.terms(right))
+    assert gain < 3 * error
+    every = Judge(target, pairs=PAIRS, seed=SEED, rows=rng.permutation(x.size).reshape(PAIRS, -1))
+    assert paired(every.terms(misled), every.terms(right))[0] < 0
+
+
+def test_every_pair_needs_rows(key):
+    _, target = normal_means(10, key)
+    with pytest.raises(ValueError, match="each of at most 64 pairs"):
+        Judge(target, pairs=4, seed=SEED, rows=np.zeros((3, 2), int))

@@ -69,12 +69,27 @@ class Terms(NamedTuple):
 
 
 class Judge:
-    """Evaluates families at `pairs` antithetic pairs of draws that depend on `seed` alone."""
+    """Evaluates families at `pairs` antithetic pairs of draws that depend on `seed` alone.
 
-    def __init__(self, target: Target, *, pairs: int, seed: UInt32[Array, "2"]):
+    With `rows`, each pair meets rows of its own, scaled up to all. What rows differ by then shows in the
+    terms, and so in the error of a difference: on the same few rows for all pairs, an answer that only
+    suits these would seem better beyond doubt.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        *,
+        pairs: int,
+        seed: UInt32[Array, "2"],
+        rows: Int[np.ndarray, "pairs rows"] | None = None,
+    ):
         self.target, self.seed = target, seed
-        self.blocks = max(1, -(-pairs // PAIRS))
         self.at_once = min(pairs, PAIRS)
+        self.blocks = max(1, -(-pairs // PAIRS))
+        self.rows = None if rows is None else on_device(rows, np.int32)
+        if rows is not None and (self.blocks, len(rows)) != (1, pairs):
+            raise ValueError(f"each of at most {PAIRS} pairs needs rows; got {len(rows)} for {pairs}")
 
     @property
     def pairs(self) -> int:
@@ -84,7 +99,9 @@ class Judge:
     def terms(self, q: AbstractFamily) -> Terms:
         """The terms of q, the same draws each time."""
         parts = [
-            jax.device_get(_terms(self.target, q, self.seed, on_device(block, np.uint32), self.at_once))
+            jax.device_get(
+                _terms(self.target, q, self.seed, on_device(block, np.uint32), self.at_once, self.rows)
+            )
             for block in range(self.blocks)
         ]
         values = np.concatenate([part[0] for part in parts]).astype(float)
@@ -98,9 +115,9 @@ class Judge:
         return Terms(values, mean, np.sqrt(square), bad, float(within + between))
 
 
-def affordable_pairs(target: Target, dim: int, most: int) -> int:
+def affordable_pairs(rows: int, dim: int, most: int) -> int:
     """As many pairs as an evaluation should take: fewer where there are many rows or coordinates."""
-    return max(LEAST_PAIRS, min(most, WORK // (2 * max(target.rows, dim, 1))))
+    return max(LEAST_PAIRS, min(most, WORK // (2 * max(rows, dim, 1))))
 
 
 def paired(a: Terms, b: Terms) -> tuple[float, float]:
@@ -117,7 +134,12 @@ def paired(a: Terms, b: Terms) -> tuple[float, float]:
 
 @eqx.filter_jit
 def _terms(
-    target: Target, q: AbstractFamily, seed: UInt32[Array, "2"], block: UInt32[Array, ""], pairs: int
+    target: Target,
+    q: AbstractFamily,
+    seed: UInt32[Array, "2"],
+    block: UInt32[Array, ""],
+    pairs: int,
+    rows: Int[Array, "pairs rows"] | None,
 ) -> tuple[Array, Float[Array, " dim"], Float[Array, " dim"], Int[Array, ""], Float[Array, ""]]:
     """The terms of one block of pairs, moments of their points, how many were bad, and the variance."""
     key = jr.fold_in(key_of(seed), block)
@@ -125,14 +147,16 @@ def _terms(
     def pair(number: UInt32[Array, ""]) -> tuple[Array, Array, Array]:
         e = q.base.sample((q.base_dim,), q.dtype, key=jr.fold_in(key, number))
         z, log_q = jax.vmap(q.transport_and_log_prob)(jnp.stack([e, -e]))
-        values = jax.vmap(lambda point: target.log_density_in_blocks(point, BLOCK))(z) - log_q
+        seen = target if rows is None else target.batch(rows[number])
+        values = jax.vmap(lambda point: seen.log_density_in_blocks(point, BLOCK))(z) - log_q
         return values, 0.5 * (z[0] + z[1]), (0.5 * (z[0] - z[1])) ** 2
 
     def some(sums: tuple[Array, Array], numbers: UInt32[Array, " some"]) -> tuple[Any, Array]:
         values, middle, square = jax.vmap(pair)(numbers)
         return (sums[0] + jnp.sum(middle, axis=0), sums[1] + jnp.sum(square, axis=0)), values
 
-    at_once = _divisor(pairs, BLOCK // (2 * max(min(target.rows, BLOCK), q.base_dim)))
+    seen_at_once = target.rows if rows is None else rows.shape[1]
+    at_once = _divisor(pairs, BLOCK // (2 * max(min(seen_at_once, BLOCK), q.base_dim)))
     numbers = jnp.arange(pairs, dtype=jnp.uint32).reshape(-1, at_once)
     zero = jnp.zeros(q.dim, q.dtype)
     (first, second), values = jax.lax.scan(some, (zero, zero), numbers)

@@ -207,6 +207,21 @@ def test_a_round_that_lost_is_taken_back(begun, monkeypatch):
     assert run.recorder.answer.q is at.answer.q
 
 
+def test_a_loss_within_its_noise_is_no_sign_of_rest(begun, monkeypatch):
+    """The judge cannot tell a gain from a loss: rounds go on, from the later and longer one."""
+    run, at = begun
+    real = Runner.window
+
+    def noisy(self, stage_at, length, first, last):
+        after, verdict = real(self, stage_at, length, first, last)
+        return after, verdict._replace(gain=-6.0, gain_error=4.0)
+
+    monkeypatch.setattr(Runner, "window", noisy)
+    after, end = anneal(run, at, (0.02, 0.02), 10, 100, gain=0.5)
+    assert (end, after.step) == ("out of steps", 100)
+    assert after.answer.step == 100
+
+
 def test_a_window_keeps_the_better_of_its_average_and_its_end(begun):
     run, at = begun
     after, verdict = run.window(at, 200, 0.05, 0.05)

@@ -192,7 +192,8 @@ def _sums(
         key_rows, key_step = jr.split(jr.fold_in(key, t))
         view = target
         if batch_size is not None:
-            view = target.batch(jr.choice(key_rows, target.rows, (batch_size,), replace=False))
+            # With replacement: drawing without it would shuffle all rows for each gradient.
+            view = target.batch(jr.randint(key_rows, (batch_size,), 0, target.rows))
         estimate, _ = estimator.step(view, q, state, key=key_step)
         first = jax.tree.map(jnp.add, sums[0], estimate.grad)
         second = jax.tree.map(lambda s, g: s + g**2, sums[1], estimate.grad)

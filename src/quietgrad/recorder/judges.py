@@ -3,15 +3,16 @@
 from collections.abc import Callable
 
 import numpy as np
-from jaxtyping import Array, UInt32
+from jaxtyping import Array, Int, UInt32
 
 from ..families import AbstractFamily
-from ..judging import Judge, Terms, affordable_pairs
+from ..judging import PAIRS, Judge, Terms, affordable_pairs
 from ..streaming import StreamedJudge
 from .problem import Evaluation, Problem
 
-# On the way, targets with more rows are judged on this many, the same for all answers.
-JUDGED_ROWS = 2**14
+# On the way, a pair of draws meets at most this many rows: all of them where there are no more, and rows
+# of its own otherwise. Rows on disk are read once, so many in all.
+JUDGED_ROWS, READ_ROWS = 2**14, 2**17
 # Times as many draws at the end where some were not finite on the way.
 CAREFUL = 16
 
@@ -28,13 +29,17 @@ class Judges:
     ):
         self.problem, self.evaluation = problem, evaluation
         target, pairs = problem.whole, [max(2, n // 2) for n in evaluation[:2]]
-        judged = target
+        judged, rows = target, None
         if evaluation.share is not None or target.on_disk:
-            pairs = [affordable_pairs(target, problem.q.dim, count) for count in pairs]
+            pairs = [affordable_pairs(target.rows, problem.q.dim, count) for count in pairs]
             if target.on_disk or target.rows > JUDGED_ROWS:
-                judged = problem.on_some_rows(JUDGED_ROWS, rng("judged rows"))
-                pairs[0] = affordable_pairs(judged, problem.q.dim, max(2, evaluation.draws // 2))
-        self.on_the_way = Judge(judged, pairs=pairs[0], seed=words("judge"))
+                wanted = min(PAIRS, max(2, evaluation.draws // 2))
+                pairs[0] = affordable_pairs(JUDGED_ROWS, problem.q.dim, wanted)
+                judged = (
+                    problem.on_some_rows(READ_ROWS, rng("judged rows")) if target.on_disk else target
+                )
+                rows = _shares(judged.rows, pairs[0], rng("shares of rows"))
+        self.on_the_way = Judge(judged, pairs=pairs[0], seed=words("judge"), rows=rows)
         kind = StreamedJudge if target.on_disk else Judge
         self.final = kind(target, pairs=pairs[1], seed=words("final"))
         self.shown = None
@@ -54,15 +59,23 @@ class Judges:
     def in_words(self, times: int) -> str:
         """With how many draws and how often the ELBO was judged, in a sentence."""
         judge, share = self.on_the_way, self.evaluation.share
-        draws, rows = 2 * judge.pairs, judge.target.rows
+        draws = 2 * judge.pairs
         text = f"The ELBO was judged {times:,} times with the same {draws:,} draws"
         if share is None:
             return f"{text}."
         if draws < self.evaluation.draws - 1:
             text += f" (not {self.evaluation.draws:,}: rows or coordinates are many)"
-        if rows < self.problem.own.rows:
-            text += f" on the same {rows:,} rows"
+        if judge.rows is not None:
+            text += f", each pair of them on {judge.rows.shape[1]:,} rows of its own"
         final = 2 * self.final.pairs
         return (
             f"{text}, at the end with {final:,} others; this may take {share:.0%} of the optimisation."
         )
+
+
+def _shares(rows: int, pairs: int, rng: np.random.Generator) -> Int[np.ndarray, "pairs rows"]:
+    """Rows for each pair, drawn at random; no row twice."""
+    each = max(1, min(JUDGED_ROWS, rows // pairs))
+    if pairs * each > rows:
+        return rng.integers(0, rows, (pairs, each))
+    return rng.permutation(rows)[: pairs * each].reshape(pairs, each)

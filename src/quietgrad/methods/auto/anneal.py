@@ -55,8 +55,11 @@ def anneal(
             # The momentum of the lost round goes with it.
             most, at = rate, run.at(at._replace(step=after.step, pace=after.pace), at.answer)
         else:
-            answer = verdict.found if verdict.gain > 0 else at.answer
-            gained, rounds, losses = verdict.gain + verdict.gain_error, rounds + 1, 0
+            # Where the judge cannot tell, the longer round is the better one.
+            unclear = verdict.gain_error > gain
+            answer = verdict.found if verdict.gain > 0 or unclear else at.answer
+            # A loss that may be noise is no sign that nothing is left to gain.
+            gained, rounds, losses = max(verdict.gain, 0.0) + verdict.gain_error, rounds + 1, 0
             kind = "stop" if gained < gain and rounds >= least_rounds else "round"
             at = run.at(after._replace(answer=answer), answer)
             length, rate = 2 * length, min(2 * rate, most)

@@ -85,6 +85,9 @@ class Auto(AbstractMethod):
         """Starts, curvature, annealing; for any family, up the ladder as long as it pays."""
         q, run = problem.q, self._runner(problem, recorder)
         first = _first(problem, recorder)
+        if recorder.judge.rows is not None:
+            # Rows differ between the judge's draws: what it finds best is best by chance, among equals.
+            recorder.prefer_last()
         if problem.first is not None:
             # What an ending is held against: the start itself, not where it was found to lead.
             recorder.look(q, 0)
@@ -242,7 +245,7 @@ class Auto(AbstractMethod):
         if end == "lost":
             return Status.STALLED, "steps of every size lost against the answer before them"
         if end == "out of steps":
-            return Status.BUDGET, f"the ELBO was still rising after {at.step:,} steps; give more steps"
+            return Status.BUDGET, _out_of_steps(run, at.step)
         if left is not None and not left.nats - 2 * left.error < run.gain:
             return Status.BUDGET, f"rounds of steps gain little, but {promise(left)}: a slow ridge"
         return Status.CONVERGED, "the last round of steps gained too little to be worth another"
@@ -255,6 +258,11 @@ class Auto(AbstractMethod):
         if near:
             return advice.near_rate, advice.near_rate
         return advice.anneal_rate, advice.most_anneal_rate
+
+
+def _out_of_steps(run: Runner, steps: int) -> str:
+    hint = f"the ELBO was still rising, or too noisy to tell, after {steps:,} steps; give more steps"
+    return hint if run.problem.batch_size is None else f"{hint}, or a larger batch_size"
 
 
 def _first(problem: Problem, recorder: Recorder, which: str = "") -> MeanField:

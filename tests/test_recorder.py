@@ -115,8 +115,9 @@ def test_many_rows_or_coordinates_get_fewer_draws_and_it_says_so():
     rows = np.zeros(2**22)
     wide = qg.Target(lambda z: -z @ z, lambda z, x: x * z[0], rows, dim=2)
     book = Recorder(Problem(wide, START), key=jr.key(0))
-    assert book.judge.rows.size < wide.rows
-    assert np.unique(book.judge.rows).size == book.judge.rows.size
+    shares = np.asarray(book.judge.rows)
+    assert 0 < shares.size < wide.rows
+    assert np.unique(shares).size == shares.size
     assert "rows of its own" in book.evaluation_words()
     assert book.judges.final.target is wide
 

@@ -5,23 +5,21 @@ import os
 from typing import Any
 
 import equinox as eqx
-import numpy as np
 from jax.sharding import Mesh
 from jaxtyping import Array, Key, PyTree
 
 from ._blas import one_blas_thread
 from ._checks import check_key, instance, lookup, part, whole
-from ._host import on_device
-from ._random import key_of, key_words
+from ._random import key_words
 from .checkpoints import Book
 from .clock import Clock
 from .compilation_cache import keep_compiled_once
 from .families import REGISTRY as FAMILIES
-from .families import AbstractFamily, AbstractWithHyperparameters, MeanField, beside
+from .families import AbstractFamily, AbstractWithHyperparameters, beside
 from .methods import REGISTRY as METHODS
 from .methods import AbstractMethod
 from .recorder import INTERRUPTED, Callback, Ended, Problem, Recorder, book_of
-from .restarts import fit_restarts
+from .restarts import fit_restarts, numbered, other_starts
 from .results import FitResult, Status
 from .sharding import check_mesh, gathered, spread
 from .streaming import Feed
@@ -167,40 +165,6 @@ def problem_of(
         )
     feed = Feed(target, batch_size, key_words(key))
     return Problem(feed.target, family, batch_size, any_family, feed=feed)
-
-
-def other_starts(problem: Problem, count: int, key: Key[Array, ""], *, by_name: bool) -> list[Problem]:
-    """The problem from `count` starts; its own is the first.
-
-    A family given by name starts anew from its `init`; an instance from random mean-field members.
-    """
-    q, numbers = problem.q, range(1, count)
-    if by_name:
-        made = eqx.filter_jit(type(q).init)
-        starts = [made(q.dim, key=numbered(key, number)) for number in numbers]
-    else:
-        rngs = [np.random.default_rng(key_words(numbered(key, number))) for number in numbers]
-        numbers_of = [0.5 * rng.standard_normal((2, q.dim)) for rng in rngs]
-        members = [MeanField.of(loc, log_std, q) for loc, log_std in numbers_of]
-        if not q.contains(members[0]):
-            raise ValueError(
-                f"restarts={count} needs other starts like the {type(q).__name__} that was given, which "
-                "cannot start from a mean-field member; name the family, or fit from starts of your own "
-                "and hand the results to diagnose(restarts=...)"
-            )
-        starts = [
-            eqx.filter_jit(q.start_from)(member, key=numbered(key, number))
-            for number, member in zip(numbers, members, strict=True)
-        ]
-    return [problem, *(dataclasses.replace(problem, q=start) for start in starts)]
-
-
-def numbered(key: Key[Array, ""], number: int | None) -> Key[Array, ""]:
-    """The key of the start of this number, worked out on the host: folding it would compile."""
-    stream = 2**32 - 1 if number is None else number
-    return key_of(
-        on_device(np.random.default_rng([*key_words(key), stream]).integers(0, 2**32, 2, np.uint32))
-    )
 
 
 def check(problem: Problem, method: AbstractMethod) -> None:

@@ -10,7 +10,8 @@ from jaxtyping import Array, Key, PyTree
 
 from ._checks import check_key, described
 from .families import AbstractFamily
-from .fitting import fit, numbered
+from .fitting import fit
+from .restarts import numbered
 from .results import FitResult, Status
 from .targets import Target
 

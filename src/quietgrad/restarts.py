@@ -9,11 +9,16 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+import equinox as eqx
 import numpy as np
+from jaxtyping import Array, Key
 
+from ._host import on_device
+from ._random import key_of, key_words
 from .clock import EVALUATE
 from .diagnostics.agreement import BEHIND, NOT_RUN, SAME, Agreement, Start
 from .diagnostics.diagnosis import Restart
+from .families import MeanField
 from .judging import Terms, paired
 from .methods import AbstractMethod
 from .methods.method import Scouted
@@ -36,6 +41,40 @@ class Finished(NamedTuple):
 # A recorder for the start of this number; that of none in particular compares them.
 Record = Callable[[Problem, int | None], Recorder]
 Run = Callable[[Problem, AbstractMethod, Recorder], FitResult]
+
+
+def other_starts(problem: Problem, count: int, key: Key[Array, ""], *, by_name: bool) -> list[Problem]:
+    """The problem from `count` starts; its own is the first.
+
+    A family given by name starts anew from its `init`; an instance from random mean-field members.
+    """
+    q, numbers = problem.q, range(1, count)
+    if by_name:
+        made = eqx.filter_jit(type(q).init)
+        starts = [made(q.dim, key=numbered(key, number)) for number in numbers]
+    else:
+        rngs = [np.random.default_rng(key_words(numbered(key, number))) for number in numbers]
+        numbers_of = [0.5 * rng.standard_normal((2, q.dim)) for rng in rngs]
+        members = [MeanField.of(loc, log_std, q) for loc, log_std in numbers_of]
+        if not q.contains(members[0]):
+            raise ValueError(
+                f"restarts={count} needs other starts like the {type(q).__name__} that was given, which "
+                "cannot start from a mean-field member; name the family, or fit from starts of your own "
+                "and hand the results to diagnose(restarts=...)"
+            )
+        starts = [
+            eqx.filter_jit(q.start_from)(member, key=numbered(key, number))
+            for number, member in zip(numbers, members, strict=True)
+        ]
+    return [problem, *(dataclasses.replace(problem, q=start) for start in starts)]
+
+
+def numbered(key: Key[Array, ""], number: int | None) -> Key[Array, ""]:
+    """The key of the start of this number, worked out on the host: folding it would compile."""
+    stream = 2**32 - 1 if number is None else number
+    return key_of(
+        on_device(np.random.default_rng([*key_words(key), stream]).integers(0, 2**32, 2, np.uint32))
+    )
 
 
 def fit_restarts(

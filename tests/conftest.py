@@ -2,6 +2,7 @@
 
 import gc
 import os
+import signal
 from pathlib import Path
 
 # Tests compile much and run little, and these make compiling about four times faster. XLA stops at
@@ -15,6 +16,10 @@ os.environ["QUIETGRAD_COMPILED"] = "off"
 import jax  # noqa: E402
 import pytest  # noqa: E402
 from subjects import key_of  # noqa: E402
+
+# A shell starts what it runs in the background deaf to Ctrl-C, which some tests send.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_rank_promotion", "raise")

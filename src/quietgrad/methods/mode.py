@@ -5,6 +5,7 @@ with the whole Hessian settle the best of them, which gets to the end of narrow 
 stops. Directions of positive curvature are followed uphill (Dauphin et al. 2014).
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -45,17 +46,25 @@ def find_mode(
     spread = SPREAD * rng.uniform(-1, 1, (SEARCHES - 1, dim))
     starts = center + np.concatenate([np.zeros((1, dim)), spread])
 
+    with recorder.clock.phase(OPTIMISE), np.errstate(all="ignore"):
+        found = minimise_together(
+            loss_of(points, recorder), starts, iterations=ITERATIONS, memory=MEMORY
+        )
+        best = min(found, key=lambda at: at.value if np.isfinite(at.value) else np.inf)
+        if not np.isfinite(best.value):
+            return None
+        return settled(points, best.x, -best.value, recorder)
+
+
+def loss_of(points: Points, recorder: Recorder) -> Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]:
+    """Minus the log density and its gradient at many points; ends the fit where it has to end."""
+
     def loss(z: Float[np.ndarray, "k dim"]) -> tuple[np.ndarray, np.ndarray]:
         recorder.check()
         value, slope = points(z)
         return -value, -slope
 
-    with recorder.clock.phase(OPTIMISE), np.errstate(all="ignore"):
-        found = minimise_together(loss, starts, iterations=ITERATIONS, memory=MEMORY)
-        best = min(found, key=lambda at: at.value if np.isfinite(at.value) else np.inf)
-        if not np.isfinite(best.value):
-            return None
-        return settled(points, best.x, -best.value, recorder)
+    return loss
 
 
 def settled(

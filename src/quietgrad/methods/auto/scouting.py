@@ -18,7 +18,7 @@ from ...host_draws import spread_pairs
 from ...points import Points
 from ...recorder import Answer, Recorder
 from ..method import Scouted
-from ..mode import ITERATIONS, MEMORY, settled
+from ..mode import ITERATIONS, MEMORY, loss_of, settled
 from .starts import around_mode
 
 # Pairs of fixed draws, and iterations, of a climb that only has to tell where it is going.
@@ -33,13 +33,10 @@ def scout_modes(
     """The mode that each start leads to, and the member of q's family that suits it."""
     centers = np.stack([np.asarray(start.loc, float) for start in starts])
 
-    def loss(z: Float[np.ndarray, "k dim"]) -> tuple[np.ndarray, np.ndarray]:
-        recorder.check()
-        value, slope = points(z)
-        return -value, -slope
-
     with recorder.clock.phase(OPTIMISE), np.errstate(all="ignore"):
-        found = minimise_together(loss, centers, iterations=ITERATIONS, memory=MEMORY)
+        found = minimise_together(
+            loss_of(points, recorder), centers, iterations=ITERATIONS, memory=MEMORY
+        )
         known, scouted = [], []
         for start, end in zip(starts, found, strict=True):
             near = next((seen for mode, seen in known if _at_top(end.x - mode.z, mode.precision)), None)

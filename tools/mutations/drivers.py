@@ -311,7 +311,7 @@ JUDGES = [
     ),
     Mutant(
         "the race's mark is 50 nats low",
-        "racing.py",
+        "racing/race.py",
         "mark = best.terms.elbo - MARGIN",
         "mark = best.terms.elbo - 50 * MARGIN",
         "everyone arrives at once",

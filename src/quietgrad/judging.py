@@ -21,6 +21,7 @@ from .arrival import arrival
 from .families import AbstractFamily
 from .metrics import BLOCK
 from .targets import Target
+from .targets.in_blocks import log_density_in_blocks
 
 __all__ = ["MARGIN", "PAIRS", "Judge", "Terms", "affordable_pairs", "arrival", "paired"]
 
@@ -148,7 +149,7 @@ def _terms(
         e = q.base.sample((q.base_dim,), q.dtype, key=jr.fold_in(key, number))
         z, log_q = jax.vmap(q.transport_and_log_prob)(jnp.stack([e, -e]))
         seen = target if rows is None else target.batch(rows[number])
-        values = jax.vmap(lambda point: seen.log_density_in_blocks(point, BLOCK))(z) - log_q
+        values = jax.vmap(lambda point: log_density_in_blocks(seen, point, BLOCK))(z) - log_q
         return values, 0.5 * (z[0] + z[1]), (0.5 * (z[0] - z[1])) ** 2
 
     def some(sums: tuple[Array, Array], numbers: UInt32[Array, " some"]) -> tuple[Any, Array]:

@@ -124,7 +124,7 @@ METHODS = [
     ),
     Mutant(
         "the ladder takes what does not pay",
-        "methods/auto/auto.py",
+        "methods/auto/ladder.py",
         "pays = gained > 2 * error and type(found.q) is type(q)",
         "pays = True",
         "a richer family is taken that gains nothing",

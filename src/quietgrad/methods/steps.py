@@ -48,13 +48,18 @@ class Job(eqx.Module):
 
     def step(self, carry: Carry, t: Int[Array, ""]) -> Carry:
         """One gradient step."""
+        descent, after = self.descent(carry, t)
+        updates, optimizer = self.optimizer.value.update(descent, carry.optimizer, carry.params)
+        return after._replace(params=optax.apply_updates(carry.params, updates), optimizer=optimizer)
+
+    def descent(self, carry: Carry, t: Int[Array, ""]) -> tuple[PyTree, Carry]:
+        """Minus the gradient of step t, and the estimator's state and the order of rows after it."""
         target, order = self._view(carry.order, t)
         estimate, state = self.estimator.step(
             target, self.family(carry), carry.estimator, key=jr.fold_in(key_of(self.keys.draws), t)
         )
         descent = jax.tree.map(jnp.negative, estimate.grad)
-        updates, optimizer = self.optimizer.value.update(descent, carry.optimizer, carry.params)
-        return Carry(optax.apply_updates(carry.params, updates), optimizer, state, order)
+        return descent, carry._replace(estimator=state, order=order)
 
     def _view(self, order: Int[Array, " rows"], t: Int[Array, ""]) -> tuple[Target, Array]:
         if self.batch_size is None:

@@ -135,8 +135,8 @@ def verdict(looks: list[Look], minutes: float) -> int:
     left = ", ".join(f"{name} {count:+d}" for name, count in more.items())
     print(
         f"{len(looks)} rounds of {len(ENGINES)} studies and {4 * len(ENGINES)} fits in "
-        f"{looks[-1].minutes:.1f} minutes; after a warm-up of {len(looks) - len(settled)} rounds resident "
-        f"memory {growth:+.2%}, {left}: {'flat, nothing leaked' if held else 'NOT flat'}"
+        f"{looks[-1].minutes:.1f} minutes; after a warm-up of {len(looks) - len(settled)} rounds "
+        f"resident memory {growth:+.2%}, {left}: {'flat, nothing leaked' if held else 'NOT flat'}"
     )
     return 0 if held else 1
 

@@ -120,8 +120,13 @@ def _cluster(jobs: Sequence[CellJob], address: str | None) -> Iterator[Any]:
     workers = 1 if any(job.timed for job in jobs) else threads()
     # Whoever reaches a scheduler runs code on it: nobody from outside, whatever Dask's settings say.
     settings = {"threads_per_worker": 1, "processes": True, "dashboard_address": None, "host": LOOPBACK}
-    with LocalCluster(n_workers=workers, **settings) as cluster:
+    cluster = LocalCluster(n_workers=workers, **settings)
+    try:
         yield cluster
+    finally:
+        # A worker that does not end in time ends with this process; what it did is stored.
+        with contextlib.suppress(TimeoutError):
+            cluster.close()
 
 
 @contextlib.contextmanager

@@ -1,7 +1,7 @@
 """The same seed gives the same bits: again in one process, and in another one.
 
-Studies are held to the same by `study/test_chaos.py`, engine by engine. docs/reliability.md says where the
-promise ends.
+Studies are held to the same by `study/test_chaos.py`, engine by engine. Limits of the promise are in
+docs/reliability.md.
 """
 
 import os

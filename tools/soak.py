@@ -133,9 +133,11 @@ def verdict(looks: list[Look], minutes: float) -> int:
     }
     held = growth < GROWTH and not any(count > 0 for count in more.values())
     left = ", ".join(f"{name} {count:+d}" for name, count in more.items())
+    warm = len(looks) - len(settled)
     print(
-        f"{len(looks)} rounds of a study and four fits in {looks[-1].minutes:.1f} minutes; after a warm-up of {len(looks) - len(settled)} rounds "
-        f"resident memory {growth:+.2%}, {left}: {'flat, nothing leaked' if held else 'NOT flat'}"
+        f"{len(looks)} rounds of a study and four fits in {looks[-1].minutes:.1f} minutes; after {warm} "
+        f"rounds of warm-up resident memory {growth:+.2%}, {left}: "
+        f"{'flat, nothing leaked' if held else 'NOT flat'}"
     )
     return 0 if held else 1
 

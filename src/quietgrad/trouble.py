@@ -131,8 +131,8 @@ def unbounded_hyperparameter(
             if value >= found[0] + least:
                 return Trouble(
                     Status.UNBOUNDED,
-                    f"{coordinate_name(target, index)} is a hyperparameter without a best value: the log "
-                    f"density is {found[0]:.4g} at {here:.4g}, {value:.4g} at {here + shift:.0e}; "
+                    f"{coordinate_name(target, index)} is a hyperparameter without a best value: the "
+                    f"log density is {found[0]:.4g} at {here:.4g}, {value:.4g} at {here + shift:.0e}; "
                     "more steps do not help: bound it by another parametrisation, or add the log of "
                     "a prior for it to log_prior",
                 )

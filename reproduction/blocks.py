@@ -11,7 +11,6 @@ from quietgrad.report.names import family_name, label_name
 from quietgrad.report.numbers import nats, number
 from quietgrad.report.stored_study import StoredStudy
 from quietgrad.study.claims import judge
-from quietgrad.study.clock import rounds
 from quietgrad.study.plateau import late_elbo, on_plateau
 from quietgrad.study.records import Record
 from quietgrad.study.summary import Row
@@ -183,56 +182,6 @@ def bias(results: Results) -> str:
     )
 
 
-def numbers(results: Results) -> str:
-    """Three numbers to remember, from the full-batch network with a mean-field Gaussian."""
-    place = ("redwine", "mean-field")
-    rows = [
-        results.row(*place, "auto", None),
-        results.row(*place, "nocv", 10),
-        results.row(*place, "nocv", 50),
-        results.row(*place, "zvcv-gd", 10),
-        results.row(*place, "quadcv", 10),
-        results.row(*place, "nocv, decaying", None, "decay"),
-        results.row(*place, "quiet, decaying", None, "decay"),
-    ]
-    known = [row for row in rows if row is not None and row.timed]
-    if len(known) < len(rows):
-        return "(not measured yet)"
-    auto, plain, many, zvcv, quad, falling, quiet = known
-    gain = {row.label: row.elbo - plain.elbo for row in known}
-    return "\n".join(
-        [
-            f"- **{number(auto.seconds_to_target, 2)} s** until `auto` is within 1 nat of the best ELBO and"
-            f" stays there. QuadCV with 10 draws needs {_seconds(quad)}. Plain gradients at a constant step"
-            f" size end {plain.gap + 1:.1f} nats below the best with 10 draws and {many.gap + 1:.1f} with 50,"
-            " however long they run.",
-            f"- **{gain[quad.label]:+.1f} nats** from QuadCV over plain gradients, for"
-            f" {_ratio(results, 'quadcv', 10):.2f} times the time of a step; {gain[zvcv.label]:+.2f} nats from"
-            f" ZVCV-GD, which the paper proposes; {gain[falling.label]:+.1f} nats from plain gradients whose"
-            " step size falls to zero, which costs nothing.",
-            f"- **{_ratio(results, 'nocv', 50):.1f} times** the time of a step for 50 draws instead of 10, on"
-            f" two cores. `quiet` with two draws takes {_ratio(results, 'quiet, 2 draws', None):.2f} times the"
-            f" time, and with a falling step size ends at {nats(quiet.elbo)} after {number(quiet.seconds, 2)} s"
-            f" (plain, 50 draws: {nats(many.elbo)} after {number(many.seconds, 2)} s).",
-        ]
-    )
-
-
-def _ratio(results: Results, label: str, draws: int | None) -> float:
-    """The time of a step on the network over that of NoCV with ten draws, by rounds."""
-    ours, plain = (
-        rounds(results.records("redwine", "mean-field", *key)[0])
-        for key in ((label, draws), ("nocv", 10))
-    )
-    return float(np.exp(np.mean(np.log(np.divide(ours, plain)))))
-
-
-def _seconds(row: Row) -> str:
-    if row.seconds_to_target is None:
-        return f"for ever ({row.shortfall})"
-    return f"{number(row.seconds_to_target, 2)} s"
-
-
 def _places(results: Results) -> list[tuple[str, str]]:
     return [
         (task, family)
@@ -255,5 +204,4 @@ TABLES: dict[str, Callable[[Results], str]] = {
     "variance": variance,
     "decay": decay,
     "bias": bias,
-    "numbers": numbers,
 }

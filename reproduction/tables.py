@@ -11,18 +11,20 @@ import sys
 from pathlib import Path
 
 import blocks
+import remember
 
 from quietgrad.report.stored_study import load
 from quietgrad.study.summary import summarise
 
 HERE = Path(__file__).parent
 PAGES = (HERE.parent / "docs" / "reproduction.md", HERE.parent / "README.md")
+TABLES = {**blocks.TABLES, "numbers": remember.numbers}
 MARK = re.compile(r"(<!-- table: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def renewed(text: str, results: blocks.Results) -> str:
     """The text of a page with every marked table written anew; an unknown name is an error."""
-    return MARK.sub(lambda found: f"{found[1]}{blocks.TABLES[found[2]](results)}\n{found[3]}", text)
+    return MARK.sub(lambda found: f"{found[1]}{TABLES[found[2]](results)}\n{found[3]}", text)
 
 
 def main() -> int:

@@ -67,7 +67,9 @@ def fits(task_name: str, family: str, starts: int, folder: Path) -> None:
         answers = [*(seen[number] for number in order), result.q]
         # While it is in a simpler family, a fit has not arrived in its own.
         own = [type(answer) is type(result.q) for answer in answers]
-        leaves = [jax.tree.leaves(answer if ok else result.q) for answer, ok in zip(answers, own)]
+        leaves = [
+            jax.tree.leaves(answer if ok else result.q) for answer, ok in zip(answers, own, strict=True)
+        ]
         stacked = {f"leaf{i}": np.stack([row[i] for row in leaves]) for i in range(len(leaves[0]))}
         seconds = np.asarray(result.history["seconds"], float)
         times = {"seconds": np.append(seconds, seconds[-1]), "own": np.array(own), "wall": wall}

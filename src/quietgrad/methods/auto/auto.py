@@ -167,7 +167,8 @@ class Auto(AbstractMethod):
         if not self.fixed_draws:
             at = run.begin(run.recorder.look(start, 0), "mean-field")
             return explore(run, at, start.advice.explore_rate, self.steps)[0].answer
-        how = Climb(gain=run.gain)
+        # What Newton steps do not finish, annealed ones do: these cost less than another look.
+        how = Climb(gain=run.gain, patience=2 if worth_newton(run, points, start) else 1)
         found = run.recorder.stage(
             "starts", lambda: compete(points, start, run.recorder, how, ahead=ahead)
         )

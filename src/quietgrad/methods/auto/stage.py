@@ -89,10 +89,8 @@ class Runner(eqx.Module):
         optimizer, estimator = guarded_adam(0.0), self.first(q)
         recorder.estimator = estimator
         keys = Keys(recorder.words(f"{stream} draws"), recorder.words(f"{stream} rows"))
-        batch_size = self.problem.batch_size
-        job = Job(target, static, estimator, Recipe(optimizer), batch_size, keys)
-        order = on_device(np.arange(target.rows if batch_size is not None else 0, dtype=np.int32))
-        carry = Carry(params, fresh_optimizer(params), estimator.init(target, q), order)
+        job = Job(target, static, estimator, Recipe(optimizer), self.problem.batch_size, keys)
+        carry = Carry(params, fresh_optimizer(params), estimator.init(target, q))
         return Stage(job, carry, answer, answer.step)
 
     def window(self, at: Stage, length: int, first: float, last: float) -> tuple[Stage, Verdict]:

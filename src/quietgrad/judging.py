@@ -152,7 +152,9 @@ class Judge:
         kind = q.base, q.dim, q.base_dim, block
         if kind not in self._draws:
             rng = np.random.default_rng([*self._words, block])
-            shapes = (self.at_once, q.dim), (self.at_once, q.base_dim - q.dim)
+            # Hyperparameters are coordinates without a draw.
+            common = min(q.dim, q.base_dim)
+            shapes = (self.at_once, common), (self.at_once, q.base_dim - common)
             made = np.concatenate([independent(q.base, shape, rng) for shape in shapes], axis=1)
             if len(self._draws) >= KINDS:
                 self._draws.clear()

@@ -5,6 +5,8 @@ from typing import Annotated, Literal
 
 import cyclopts
 
+from .whole import Whole
+
 study = cyclopts.App(
     name="study", help="Run a grid of tasks, families, estimators and methods, and make its page."
 )
@@ -16,8 +18,8 @@ def run_study(
     *,
     out: Path | None = None,
     only: Annotated[tuple[str, ...], cyclopts.Parameter(negative=())] = (),
-    reps: int | None = None,
-    steps: int | None = None,
+    reps: Whole | None = None,
+    steps: Whole | None = None,
     engine: str = "processes",
     fresh: Annotated[bool, cyclopts.Parameter(negative=())] = False,
     report: bool = True,
@@ -66,7 +68,7 @@ def study_status(directory: Path) -> int:
 
 @study.command(name="time")
 def study_time(
-    directory: Path, *, module: Path | None = None, rounds: int = 9, burst: float = 0.2
+    directory: Path, *, module: Path | None = None, rounds: Whole = 9, burst: float = 0.2
 ) -> int:
     """Measure the seconds a step of every row of a study, on this machine while it does nothing else.
 

@@ -1,5 +1,6 @@
 """`quietgrad fit`: a task or a user's file, each method, and its messages."""
 
+import dataclasses
 import json
 import runpy
 
@@ -157,6 +158,51 @@ def test_a_numpyro_model_with_its_data_into_a_folder_and_again(folder, capsys):
         again = runpy.run_path(str(out / "repeat.py"))
     assert again["result"].elbo == document["elbo"]
     assert again["arguments"]["scale"] == 2.0
+
+
+def told(folder, monkeypatch, capsys, verdict):
+    """A fit whose verdict is given, its folder and what was printed after the verdict."""
+    given = dataclasses.replace(qg.fit(TARGET, key=jax.random.key(0)).diagnose(), verdict=verdict)
+    monkeypatch.setattr(qg.FitResult, "diagnose", lambda result: given)
+    out = folder / "out"
+    code = run(out=out, force=True)
+    return code, out, capsys.readouterr().out.partition("verdict: ")[2]
+
+
+TARGET = qg.Target.from_logdensity(lambda z: -0.5 * z @ z, dim=1)
+
+
+def test_the_folder_says_which_draws_to_use(folder, monkeypatch, capsys):
+    """Corrected draws are there if the verdict asks for them, and go when a later fit needs none."""
+    code, out, printed = told(folder, monkeypatch, capsys, Verdict.CORRECTED)
+    assert code == 4
+    assert "summary of the corrected draws" in printed
+    assert "use corrected_draws.nc" in (out / "verdict.txt").read_text()
+    with xarray.open_datatree(out / "corrected_draws.nc") as tree:
+        assert "importance-corrected" in tree["posterior"].attrs["kind"]
+    with xarray.open_datatree(out / "draws.nc") as tree:
+        assert tree["posterior"].attrs["kind"].endswith("draws of q")
+    assert (out / "corrected_summary.csv").read_text() != (out / "summary.csv").read_text()
+    code, out, printed = told(folder, monkeypatch, capsys, Verdict.DO_NOT_TRUST)
+    assert code == 5
+    assert "summary of q, which the verdict says not to trust" in printed
+    assert "not to be trusted" in (out / "verdict.txt").read_text()
+    assert not list(out.glob("corrected_*"))
+
+
+def test_a_checkpoint_goes_on_and_refuses_what_changed(folder):
+    settings = {"checkpoint": folder / "saved", "out": folder / "out", "diagnose": False}
+    sgd = {"method": "sgd", "steps": 60}
+    assert run(**sgd, seconds=1e-3, **settings) == 3
+    # Results of a fit that was not finished are replaced by those of the fit that goes on from it.
+    run(**sgd, **settings)
+    first = json.loads((folder / "out" / "result.json").read_text())
+    assert first["steps"] == 60
+    run(**sgd, **settings, force=True)
+    again = json.loads((folder / "out" / "result.json").read_text())
+    assert (again["elbo"], again["clock"]) == (first["elbo"], first["clock"])
+    with pytest.raises(ValueError, match="method.steps: 60 is stored, 61 was given"):
+        run(method="sgd", steps=61, **settings, force=True)
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,8 @@ def needs_extra(extra: str, what: str) -> Iterator[None]:
         if missing in ("", __name__.partition(".")[0]):
             raise
         raise ImportError(
-            f"{what} needs {missing}: pip install 'quietgrad[{extra}]' brings it"
+            f"{what} needs {missing}: pip install 'quietgrad[{extra}]' brings it, and in a checkout "
+            f"pip install '.[{extra}]'"
         ) from error
 
 

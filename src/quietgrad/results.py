@@ -2,7 +2,7 @@
 
 import dataclasses
 import enum
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -19,7 +19,7 @@ from .diagnostics.diagnosis import Diagnosis, Ending, Restart
 from .diagnostics.draws import moments
 from .diagnostics.for_nuts import NutsStart, nuts_start
 from .diagnostics.linear_response import LinearResponse, linear_response
-from .diagnostics.posterior import PosteriorDraws, corrected
+from .diagnostics.posterior import PosteriorDraws, resampled
 from .display.card import card
 from .display.curve import curve_of
 from .display.noise import gradient_noise
@@ -130,17 +130,28 @@ class FitResult(eqx.Module):
         drawn = self.sample(key_draws, draws)
         return self.target.model.predictive(drawn, args, kwargs, key=key_data)
 
-    def to_arviz(self, draws: int = 1000) -> Any:
+    def to_arviz(
+        self,
+        draws: int = 1000,
+        *,
+        corrected: bool = False,
+        coords: Mapping[str, Any] | None = None,
+        dims: Mapping[str, Sequence[str]] | None = None,
+    ) -> Any:
         """Draws of q as an ArviZ `DataTree`, with their log weights, likelihoods, data and labels.
 
         `sample_stats` has `lp` and `log_q`, which `arviz_stats.loo_approximate_posterior` takes.
+        With `corrected` the draws are those of `posterior`, resampled by importance weights. `coords`
+        has labels along the model's axes (a NumPyro plate, say), and `dims` names the axes of variables
+        that the model leaves without a name.
         """
-        draws = whole(draws, "draws", least=1)
-        return adapter("arviz").to_arviz(self.target, self.q, self._key(3), draws)
+        found = self._corrected(self._rng(3), draws) if corrected else None
+        draws, make = whole(draws, "draws", least=1), adapter("arviz").to_arviz
+        return make(self.target, self.q, self._key(3), draws, found, coords=coords, dims=dims)
 
-    def summary(self, draws: int = 4000, **settings: Any) -> Any:
+    def summary(self, draws: int = 4000, *, corrected: bool = False, **settings: Any) -> Any:
         """Mean, standard deviation and interval of every variable, by `arviz_stats.summary`."""
-        return adapter("arviz").summary(self.to_arviz(draws), **settings)
+        return adapter("arviz").summary(self.to_arviz(draws, corrected=corrected), **settings)
 
     def history_frame(self) -> Any:
         """The history as a pandas data frame, one row for each evaluation."""
@@ -187,9 +198,11 @@ class FitResult(eqx.Module):
 
     def posterior(self, key: Key[Array, ""], draws: int = 1000) -> PosteriorDraws:
         """Draws of q corrected by importance weights; `print` says how far they can be relied on."""
-        rng = np.random.default_rng(key_words(key))
-        found = corrected(self.target, self.q, rng, whole(draws, "draws", least=1))
+        found = self._corrected(np.random.default_rng(key_words(key)), draws)
         return dataclasses.replace(found, points=_constrained(self.target, found.points))
+
+    def _corrected(self, rng: np.random.Generator, draws: int) -> PosteriorDraws:
+        return resampled(self.target, self.q, rng, whole(draws, "draws", least=1))
 
     def diagnose(self, draws: int = 2000, restarts: Sequence["FitResult"] = ()) -> Diagnosis:
         """One verdict (trust, use the corrected draws, do not trust), why, and what to do.

@@ -47,7 +47,15 @@ def test_completion_can_be_installed():
 
 
 @pytest.mark.parametrize(
-    "words", [["fit"], ["fit", "a1a", "--family", "low"], ["fut"], ["fit", "a1a", "-x"]]
+    "words",
+    [
+        ["fit"],
+        ["fit", "a1a", "--family", "low"],
+        ["fut"],
+        ["fit", "a1a", "-x"],
+        ["fit", "a1a", "--steps", "0.5"],
+        ["study", "quick", "--reps", "1.5"],
+    ],
 )
 def test_misuse_exits_with_2(words, capsys):
     with pytest.raises(SystemExit) as caught:

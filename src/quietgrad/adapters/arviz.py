@@ -1,6 +1,6 @@
 """A fit as ArviZ has it: draws of q with names, dims and coords, their weights, likelihoods and data."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float, Key
 
 from .._extras import needs_extra
+from ..diagnostics.posterior import PosteriorDraws
 from ..display.table import named
 from ..families import AbstractFamily
 from ..targets import Target
@@ -23,29 +24,44 @@ ROW, DATA = "row", "data"
 AT_ONCE = 2**20
 
 
-def to_arviz(target: Target, q: AbstractFamily, key: Key[Array, ""], draws: int) -> Any:
+def to_arviz(
+    target: Target,
+    q: AbstractFamily,
+    key: Key[Array, ""],
+    draws: int,
+    corrected: PosteriorDraws | None = None,
+    *,
+    coords: Mapping[str, Any] | None = None,
+    dims: Mapping[str, Sequence[str]] | None = None,
+) -> Any:
     """A `DataTree` with `posterior`, `sample_stats` and, as far as there are any, likelihood and data.
 
     The posterior is `draws` independent draws of q, as one chain. `sample_stats` has `lp`, the target's
     log density on its unconstrained scale, `log_q`, and `log_weight`, their difference: what corrects
-    the draws, up to a constant, by Pareto-smoothed importance sampling.
+    the draws, up to a constant, by Pareto-smoothed importance sampling. Draws that are `corrected`
+    already take the place of q's, and have no weights. The attribute `kind` of the posterior says
+    which they are. `coords` and `dims` are labels beside or instead of the model's own.
     """
-    facts = jax.device_get(_facts(target, q, key, draws))
-    lp, log_q = facts["lp"], facts["log_q"]
-    groups = {
-        "posterior": named(facts["point"]),
-        "sample_stats": {"lp": lp, "log_q": log_q, "log_weight": lp - log_q},
-    }
+    points, log_q = _drawn(q, key, draws) if corrected is None else (corrected.points, None)
+    facts = jax.device_get(_facts(target, points))
+    stats = {"lp": facts["lp"]}
+    if log_q is not None:
+        stats |= {"log_q": np.asarray(log_q), "log_weight": facts["lp"] - np.asarray(log_q)}
+    groups = {"posterior": named(facts["point"]), "sample_stats": stats}
     if facts["log_likelihood"]:
         groups["log_likelihood"] = facts["log_likelihood"]
     groups = {name: _one_chain(group) for name, group in groups.items()}
     observed = _observed(target)
     if observed:
         groups["observed_data"] = {name: np.asarray(value) for name, value in observed.items()}
-    coords, dims = _labels(target, groups)
+    own_coords, own_dims = _labels(target, groups)
+    labels, axes = {**own_coords, **(coords or {})}, {**own_dims, **(dims or {})}
+    _check_labels(coords or {}, dims or {}, axes, groups)
     groups = {name: _without_slashes(group) for name, group in groups.items()}
-    dims = {name: [*map(_without_slash, axes)] for name, axes in _without_slashes(dims).items()}
-    return arviz_base.from_dict(groups, coords=_without_slashes(coords), dims=dims)
+    axes = {name: [*map(_without_slash, some)] for name, some in _without_slashes(axes).items()}
+    tree = arviz_base.from_dict(groups, coords=_without_slashes(labels), dims=axes)
+    tree["posterior"].attrs["kind"] = f"{draws:,} draws of q" if corrected is None else corrected.kind
+    return tree
 
 
 def summary(tree: Any, **settings: Any) -> Any:
@@ -67,18 +83,24 @@ def plot(tree: Any, most: int = 12) -> Any:
 
 
 @eqx.filter_jit
-def _facts(target: Target, q: AbstractFamily, key: Key[Array, ""], draws: int) -> dict[str, Any]:
-    def one(e: Float[Array, " base"]) -> dict[str, Any]:
-        z, log_q = q.transport_and_log_prob(e)
+def _drawn(
+    q: AbstractFamily, key: Key[Array, ""], draws: int
+) -> tuple[Float[Array, "draws dim"], Float[Array, " draws"]]:
+    e = q.base.sample((draws, q.base_dim), q.dtype, key=key)
+    return jax.vmap(q.transport_and_log_prob)(e)
+
+
+@eqx.filter_jit
+def _facts(target: Target, points: Float[Array, "draws dim"]) -> dict[str, Any]:
+    def one(z: Float[Array, " dim"]) -> dict[str, Any]:
         return {
             "point": target.constrain(z),
             "lp": target.log_density(z),
-            "log_q": log_q,
             "log_likelihood": _log_likelihood(target, z),
         }
 
-    e = q.base.sample((draws, q.base_dim), q.dtype, key=key)
-    return jax.lax.map(one, e, batch_size=max(1, min(draws, AT_ONCE // max(1, target.rows))))
+    at_once = max(1, min(points.shape[0], AT_ONCE // max(1, target.rows)))
+    return jax.lax.map(one, points, batch_size=at_once)
 
 
 def _log_likelihood(target: Target, z: Float[Array, " dim"]) -> dict[str, Array]:
@@ -118,3 +140,31 @@ def _labels(target: Target, groups: Mapping[str, Mapping[str, Any]]) -> tuple[An
         if any(axes)
     }
     return dict(target.model.coords()), dims
+
+
+def _check_labels(
+    coords: Mapping[str, Any],
+    dims: Mapping[str, Sequence[str]],
+    axes: Mapping[str, Sequence[str]],
+    groups: Mapping[str, Mapping[str, Any]],
+) -> None:
+    """Raise a `ValueError` for labels of variables, axes or lengths that are not there."""
+    lengths: dict[str, set[int]] = {}
+    for group, variables in groups.items():
+        for name, value in variables.items():
+            shape = value.shape if group == "observed_data" else value.shape[2:]
+            if name in dims and len(dims[name]) != len(shape):
+                raise ValueError(
+                    f"dims name {len(dims[name])} axes of {name!r}, which has shape {shape}"
+                )
+            for axis, length in zip(axes.get(name, ()), shape, strict=False):
+                lengths.setdefault(axis, set()).add(length)
+    variables = {name for group in groups.values() for name in group}
+    for what, given, known in (("dims", dims, variables), ("coords", coords, {*lengths})):
+        for name in given:
+            if name not in known:
+                raise ValueError(f"{what} has {name!r}; there are {', '.join(sorted(known)) or 'none'}")
+    for axis, labels in coords.items():
+        if lengths[axis] != {len(labels)}:
+            found = " and ".join(map(str, sorted(lengths[axis])))
+            raise ValueError(f"coords has {len(labels)} labels for {axis!r}, which has length {found}")

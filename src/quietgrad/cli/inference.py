@@ -6,6 +6,7 @@ from typing import Annotated
 import cyclopts
 
 from .names import Estimator, Family, Method
+from .whole import Whole
 
 Arguments = Annotated[tuple[str, ...], cyclopts.Parameter(name="--arg", negative=())]
 Json = Annotated[Path | None, cyclopts.Parameter(name="--json")]
@@ -19,18 +20,19 @@ def fit(
     arguments: Arguments = (),
     method: Method = "auto",
     family: Family = "mean-field",
-    rank: int | None = None,
+    rank: Whole | None = None,
     estimator: Estimator | None = None,
-    draws: int | None = None,
-    steps: int | None = None,
+    draws: Whole | None = None,
+    steps: Whole | None = None,
     seconds: float | None = None,
-    restarts: int = 1,
+    restarts: Whole = 1,
     learning_rate: float | None = None,
-    batch_size: int | None = None,
-    seed: int = 0,
+    batch_size: Whole | None = None,
+    seed: Whole = 0,
     diagnose: bool | None = None,
     out: Path | None = None,
     force: Flag = False,
+    checkpoint: Path | None = None,
     json: Json = None,
 ) -> int:
     """Fit a variational family to a model and print what was reached, and how.
@@ -76,9 +78,13 @@ def fit(
     diagnose
         Find out whether to trust the fit, which takes about as long again; done with --out if left out.
     out
-        Write draws, summary, history, plot, verdict, result and the code that repeats it to this folder.
+        Write draws, summary, history, plot, verdict, result and the code that repeats it to this folder;
+        where the verdict is to use them, corrected draws and their summary too.
     force
         Replace the results that are in the folder.
+    checkpoint
+        Save the fit in this folder as it goes; the same command goes on from there after an
+        interruption, and refuses if the model, its data or a setting has changed.
     json
         Also write the result and its history to this file.
     """
@@ -102,6 +108,7 @@ def fit(
         diagnose=diagnose,
         out=out,
         force=force,
+        checkpoint=checkpoint,
         json_path=json,
     )
 
@@ -113,11 +120,11 @@ def race(
     data: Path | None = None,
     arguments: Arguments = (),
     family: Family = "mean-field",
-    rank: int | None = None,
+    rank: Whole | None = None,
     seconds: float = 4.0,
     learning_rate: float = 0.01,
-    batch_size: int | None = None,
-    seed: int = 0,
+    batch_size: Whole | None = None,
+    seed: Whole = 0,
     json: Json = None,
     plot: Path | None = None,
 ) -> int:

@@ -5,6 +5,8 @@ from typing import Annotated, Literal
 
 import cyclopts
 
+from .whole import Whole
+
 study = cyclopts.App(
     name="study", help="Run a grid of tasks, families, estimators and methods, and make its page."
 )
@@ -16,8 +18,8 @@ def run_study(
     *,
     out: Path | None = None,
     only: Annotated[tuple[str, ...], cyclopts.Parameter(negative=())] = (),
-    reps: int | None = None,
-    steps: int | None = None,
+    reps: Whole | None = None,
+    steps: Whole | None = None,
     engine: str = "processes",
     fresh: Annotated[bool, cyclopts.Parameter(negative=())] = False,
     report: bool = True,
@@ -70,7 +72,7 @@ def study_time(
     *,
     only: Annotated[tuple[str, ...], cyclopts.Parameter(negative=())] = (),
     module: Path | None = None,
-    rounds: int = 9,
+    rounds: Whole = 9,
     burst: float = 0.2,
 ) -> int:
     """Measure the seconds a step of every row of a study, on this machine while it does nothing else.

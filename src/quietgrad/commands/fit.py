@@ -18,6 +18,7 @@ from ..fitting import ANY_FAMILY, fit
 from ..metrics import lppd
 from ..results import FitResult, Status
 from . import folder, settings
+from .draws import write_draws
 from .models import Model, load_model
 from .repeat import Call, command_line, write_repeat
 
@@ -26,8 +27,6 @@ FORMAT = 4
 EXIT_CODES = {Status.CONVERGED: 0, Status.BUDGET: 3, Status.INTERRUPTED: 130}
 VERDICT_CODES = {Verdict.TRUST: 0, Verdict.CORRECTED: 4, Verdict.DO_NOT_TRUST: 5}
 FAILED = 1
-# Rows of the summary that are printed.
-SHOWN = 20
 INTERRUPTED = "the fit was interrupted"
 NOT_ASKED = "it was not asked for"
 
@@ -45,6 +44,7 @@ def fit_command(
     json_path: Path | None = None,
     out: Path | None = None,
     force: bool = False,
+    checkpoint: Path | None = None,
     diagnose: bool | None = None,
     **options: Any,
 ) -> int:
@@ -55,7 +55,7 @@ def fit_command(
     given = {option: value for option, value in options.items() if value is not None}
     settings.check(method, family, given)
     if out is not None:
-        folder.check_out(out, force=force)
+        folder.check_out(out, force=force, resumes=checkpoint is not None)
     check_place(json_path)
     keep_compiled()
     model = load_model(name, data, arguments)
@@ -69,6 +69,7 @@ def fit_command(
         batch_size=batch_size,
         seconds=seconds,
         restarts=restarts,
+        checkpoint=checkpoint,
         key=key,
     )
     report: dict[str, Any] = {
@@ -138,11 +139,13 @@ def _write(
     """Everything but the code that repeats it; what takes longest to make again comes first."""
     folder.write_history(stage, result)
     folder.write_verdict(stage, diagnosis, reason)
-    _print_summary(folder.write_draws(stage, result))
+    verdict = None if diagnosis is None else diagnosis.verdict
+    write_draws(stage, result, verdict)
     finite = result.status is not Status.NON_FINITE
-    unusual = diagnosis is not None and diagnosis.verdict is Verdict.CORRECTED
     with Console(stderr=True).status("drawing"):
-        figure = result.plot(corrected=unusual, noise=finite and diagnosis is not None)
+        figure = result.plot(
+            corrected=verdict is Verdict.CORRECTED, noise=finite and diagnosis is not None
+        )
         figure.savefig(stage / "fit.png")
     folder.write_json(stage / folder.RESULT, document)
 
@@ -184,8 +187,3 @@ def _print(report: dict[str, Any], result: FitResult, model: Model) -> None:
     console.print(table)
     for decision in result.decisions:
         console.print(str(decision), highlight=False, markup=False)
-
-
-def _print_summary(table: Any) -> None:
-    more = "" if len(table) <= SHOWN else f"\n({len(table) - SHOWN:,} more in summary.csv)"
-    Console().print(f"{table.head(SHOWN).to_string()}{more}", markup=False, highlight=False)

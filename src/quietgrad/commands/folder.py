@@ -18,15 +18,22 @@ from .._extras import needs_extra
 from .._files import write_whole
 from ..diagnostics.diagnosis import Diagnosis
 from ..results import FitResult
+from . import draws
+from .repeat import ARGUMENTS
 
 # The file that says that a folder is complete: it comes last, and goes first.
 RESULT = "result.json"
-# Numbers of a file of draws, at most: draws times those of a draw, likelihoods of rows included.
-STORED = 2**25
+# Files that only some fits have: those of an earlier one must not stay.
+SOMETIMES = (*draws.CORRECTED_FILES, ARGUMENTS)
+# Endings from which a checkpoint goes on.
+UNFINISHED = ("interrupted", "budget")
 
 
-def check_out(out: Path, *, force: bool) -> None:
-    """Before a fit: what writes the results is there, and the folder is free or may be replaced."""
+def check_out(out: Path, *, force: bool, resumes: bool = False) -> None:
+    """Before a fit: what writes the results is there, and the folder is free or may be replaced.
+
+    A fit that `resumes` from a checkpoint may replace results that were not finished.
+    """
     with needs_extra("arviz,plot", "--out"):
         import arviz_base  # noqa: F401
         import h5netcdf  # noqa: F401
@@ -37,8 +44,15 @@ def check_out(out: Path, *, force: bool) -> None:
         return
     if not (out / RESULT).exists():
         raise ValueError(f"--out {out} has files in it that are no results; name another folder")
-    if not force:
+    if not force and not (resumes and _unfinished(out)):
         raise ValueError(f"--out {out} has results in it; name another folder, or add --force")
+
+
+def _unfinished(out: Path) -> bool:
+    try:
+        return json.loads((out / RESULT).read_text()).get("status") in UNFINISHED
+    except (OSError, ValueError, AttributeError):
+        return False
 
 
 @contextmanager
@@ -58,22 +72,11 @@ def staged(out: Path) -> Iterator[Path]:
     if not out.exists() or not any(out.iterdir()):
         os.replace(stage, out)
         return
-    (out / RESULT).unlink(missing_ok=True)
+    for name in (RESULT, *SOMETIMES):
+        (out / name).unlink(missing_ok=True)
     for file in sorted(stage.iterdir(), key=lambda file: file.name == RESULT):
         os.replace(file, out / file.name)
     shutil.rmtree(stage)
-
-
-def write_draws(stage: Path, result: FitResult) -> Any:
-    """draws.nc and summary.csv, from the same draws; returns the summary's data frame."""
-    size = max(result.q.dim, result.target.rows, 1)
-    tree = result.to_arviz(int(np.clip(STORED // size, 100, 2000)))
-    tree.to_netcdf(stage / "draws.nc")
-    from ..adapters.arviz import summary
-
-    table = summary(tree, round_to="none")
-    table.to_csv(stage / "summary.csv")
-    return table
 
 
 def write_history(stage: Path, result: FitResult) -> None:
@@ -87,13 +90,14 @@ def write_history(stage: Path, result: FitResult) -> None:
 def write_verdict(stage: Path, diagnosis: Diagnosis | None, reason: str) -> None:
     """verdict.txt and verdict.json; without a diagnosis they say why there is none."""
     words = f"not diagnosed: {reason}" if diagnosis is None else str(diagnosis)
-    (stage / "verdict.txt").write_text(words + "\n")
+    verdict = None if diagnosis is None else diagnosis.verdict
+    (stage / "verdict.txt").write_text(f"{words}\nwhich draws: {draws.which(verdict)}\n")
     document = {"verdict": None, "reasons": [reason]}
     if diagnosis is not None:
         document = {
             field.name: getattr(diagnosis, field.name) for field in dataclasses.fields(diagnosis)
         }
-    write_json(stage / "verdict.json", document)
+    write_json(stage / "verdict.json", {**document, "which_draws": draws.which(verdict)})
 
 
 def write_json(path: Path, document: Mapping[str, Any]) -> None:

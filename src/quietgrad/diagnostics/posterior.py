@@ -34,7 +34,7 @@ class PosteriorDraws(eqx.Module):
         return self.kind
 
 
-def corrected(target: Target, q: AbstractFamily, rng: np.random.Generator, draws: int) -> PosteriorDraws:
+def resampled(target: Target, q: AbstractFamily, rng: np.random.Generator, draws: int) -> PosteriorDraws:
     """Resample `draws` out of several times as many; one gradient of the target for each of those."""
     drawn = draw(q, Points(target, q.dtype), rng, max(LEAST, TIMES * draws))
     weights = smooth(drawn.log_weights)

@@ -31,6 +31,33 @@ def key(request):
     return key_of(request.node.nodeid)
 
 
+@pytest.fixture
+def tell(record_property):
+    """Say something that is printed at the end of the run, whichever process the test ran in."""
+
+    def said(text, **counts):
+        record_property("told", text)
+        for name, count in counts.items():
+            record_property(name, count)
+
+    return said
+
+
+def pytest_terminal_summary(terminalreporter):
+    """What tests told, and the sums of what they counted."""
+    reports = [one for several in terminalreporter.stats.values() for one in several]
+    said = [
+        pair for one in reports if getattr(one, "when", "") == "call" for pair in one.user_properties
+    ]
+    if said:
+        terminalreporter.section("what was told")
+    for text in (value for name, value in said if name == "told"):
+        terminalreporter.line(text)
+    for counted in sorted({name for name, value in said if isinstance(value, int)}):
+        total = sum(value for name, value in said if name == counted)
+        terminalreporter.line(f"{total:,} {counted} in all")
+
+
 # A process may hold some 65,000 memory maps (vm.max_map_count). Every compiled program takes several,
 # and XLA crashes at the limit.
 MOST_MAPS = 25_000

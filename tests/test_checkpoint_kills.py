@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 METHODS = ("sgd", "saa", "auto")
-MOMENTS = 20
+MOMENTS = 8
 
 
 def process(directory, *args):
@@ -53,15 +53,15 @@ def test_a_write_that_was_killed_leaves_the_checkpoint_before(tmp_path):
     assert left == ["fit.checkpoint"] * len(METHODS)
 
 
-@pytest.mark.slow
+@pytest.mark.chaos
 @pytest.mark.parametrize("method", ["long", *METHODS[1:]])
-def test_a_fit_that_is_killed_at_any_moment_ends_with_the_same_bits(method, tmp_path):
-    """Twenty fits, each killed at a seeded part of the time that a whole one takes, then resumed."""
+def test_a_fit_that_is_killed_at_any_moment_ends_with_the_same_bits(method, tmp_path, tell):
+    """Fits that are each killed at a seeded part of the time that a whole one takes, then resumed."""
     whole = process(tmp_path, tmp_path / "first", method, "--alone")
     _, found, expected = printed(whole)
     assert found == expected
     taken = seconds(tmp_path, tmp_path / "timed", method)
-    rng = np.random.default_rng(len(method))
+    rng, kept = np.random.default_rng(len(method)), 0
     for moment in range(MOMENTS):
         directory, share = tmp_path / str(moment), rng.uniform()
         while True:
@@ -75,9 +75,13 @@ def test_a_fit_that_is_killed_at_any_moment_ends_with_the_same_bits(method, tmp_
             # It was done before; some other time earlier.
             share *= 0.7
             directory = Path(f"{directory}-again")
-        print(f"{method}: killed at {share:.2f} of {taken:.1f} s, {files(directory)}", flush=True)
+        kept += bool(list(directory.rglob("fit.checkpoint")))
         resumed = process(tmp_path, directory, method)
         assert printed(resumed) == [method, expected]
+    tell(
+        f"fit(checkpoint=...) by {method}: {MOMENTS} kills, {kept} after a first checkpoint; same bits",
+        kills=MOMENTS,
+    )
 
 
 def seconds(cache, directory, method):
@@ -88,8 +92,3 @@ def seconds(cache, directory, method):
     begun = time.perf_counter()
     printed(running)
     return time.perf_counter() - begun
-
-
-def files(directory):
-    found = list(directory.rglob("fit.checkpoint"))
-    return "with a checkpoint" if found else "before the first write"

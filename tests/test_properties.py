@@ -2,6 +2,7 @@
 
 import math
 import string
+import sys
 
 import jax.numpy as jnp
 import jax.random as jr
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import quietgrad as qg
+from quietgrad import cli
 from quietgrad._checks import whole
 from quietgrad.arrival import arrival_index
 from quietgrad.datasets import a1a, frisk, redwine
@@ -228,3 +230,30 @@ def test_an_arrival_is_at_the_mark(elbo, mark, hold):
     else:
         assert elbo[place] >= mark
         assert not any(value >= mark for value in elbo[:place]) or hold > 1
+
+
+WORDS = st.one_of(
+    NAMES,
+    st.sampled_from(
+        ["--out", "--json", "--seed", "--steps", "--engine", "--family", "--only", "--data"]
+    ),
+    st.sampled_from(["-1", "nan", "1e999", "smoke.toml", "nowhere.py:x", ".", "/dev/null", "dask://"]),
+)
+
+
+@few
+@given(
+    st.sampled_from([["fit"], ["race"], ["study"], ["study", "status"], ["report"], ["list"], []]),
+    st.lists(WORDS, max_size=4),
+)
+@pytest.mark.filterwarnings("ignore:Cyclopts application invoked:UserWarning")
+def test_commands_of_any_words_end_in_a_message(tmp_path, monkeypatch, capsys, command, words):
+    """None of these is a model or a study, so nothing is run; nor is there ever a traceback."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["quietgrad", *command, *words])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    told = capsys.readouterr()
+    assert ended.value.code in (0, 1, 2)
+    assert (told.out + told.err).strip()
+    assert "Traceback" not in told.out + told.err

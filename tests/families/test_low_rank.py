@@ -58,6 +58,19 @@ def test_log_prob_from_the_point(single, std, e):
     z - mu is rounded by up to half an ulp, evenly spread, so with a standard deviation of an ulp over
     sqrt(12). Sigma magnifies that, and the quadratic form moves by twice the residual times it.
     """
+    within_rounding(single, std, e)
+
+
+def test_log_prob_with_scales_of_many_sizes(e):
+    """Here one solve is not enough: without its refinement the error is some eighty times the bound."""
+    noise = np.random.default_rng(0)
+    loc, factor = noise.normal(size=DIM), 2 * noise.normal(size=(RANK, DIM))
+    log_std = np.log(1e-3) + 3 * noise.normal(size=DIM)
+    q = cast(LowRank(jnp.asarray(loc), jnp.asarray(log_std), jnp.asarray(factor)), jnp.float32)
+    within_rounding(q, np.exp(np.asarray(q.log_std, float)), e)
+
+
+def within_rounding(single, std, e):
     exact = cast(single, jnp.float64)
     z = jax.vmap(single.transport)(e)
     wide = z.astype(jnp.float64)
@@ -66,7 +79,7 @@ def test_log_prob_from_the_point(single, std, e):
     moved = EPS / np.sqrt(12) * np.abs(np.asarray(wide) - np.asarray(exact.loc)) / std
     spread = np.sqrt(np.sum((2 * residual * moved) ** 2, axis=1))
     error = np.abs(np.asarray(single.log_prob(z), float) - np.asarray(truth))
-    assert np.all(error < rounding_of_sums(std) + 5 * spread)
+    assert np.all(error < np.mean(rounding_of_sums(std)) + 5 * spread)
 
 
 def test_woodbury_would_fail_here(single, e):

@@ -10,7 +10,7 @@ import pytest
 import quietgrad as qg
 from quietgrad.families import WhitenedRealNVP
 from quietgrad.judging import Judge
-from quietgrad.methods.auto import stage
+from quietgrad.methods.auto import ladder, stage
 from quietgrad.methods.auto.anneal import MOST_LOSSES, anneal
 from quietgrad.methods.auto.stage import Runner
 from quietgrad.recorder import Problem, Recorder
@@ -125,6 +125,24 @@ def test_the_ladder_stops_where_nothing_is_to_be_gained():
     assert result.status is qg.Status.CONVERGED
 
 
+def test_a_richer_family_that_does_not_pay_is_not_taken(begun, monkeypatch):
+    """What it gains is within its noise: the answer of the simpler family is chosen again."""
+    run, at = begun
+    richer = qg.FullRank.init(3, key=jr.key(0))
+    found = at.answer._replace(q=richer)
+    chosen, kinds, ending = [], [], (qg.Status.CONVERGED, "as the richer one ended")
+    monkeypatch.setattr(type(run.recorder), "best", found)
+    monkeypatch.setattr(type(run.recorder), "choose", lambda _, answer: chosen.append(answer) or answer)
+    monkeypatch.setattr(Runner, "note", lambda _, kind, *__, **___: kinds.append(kind))
+    monkeypatch.setattr(ladder, "paired", lambda *_: (0.1, 0.1))
+    answer = at.answer._replace(terms=at.answer.terms._replace(variance=100.0))
+    assert ladder.up(run, answer, [richer], lambda *_: ending) is None
+    assert kinds == ["not up"]
+    assert [each.q for each in chosen] == [answer.q]
+    monkeypatch.setattr(ladder, "paired", lambda *_: (0.3, 0.1))
+    assert ladder.up(run, answer, [richer], lambda *_: ending) == ending
+
+
 def test_the_ladder_climbs_to_a_gaussian_with_correlations():
     target = qg.Target.from_logdensity(lambda z: -0.5 * jnp.sum(z**2) - 20.0 * (z[0] - z[1]) ** 2, dim=3)
     result = qg.fit(target, "auto", key=jr.key(0))
@@ -220,6 +238,21 @@ def test_a_loss_within_its_noise_is_no_sign_of_rest(begun, monkeypatch):
     after, end = anneal(run, at, (0.02, 0.02), 10, 100, gain=0.5)
     assert (end, after.step) == ("out of steps", 100)
     assert after.answer.step == 100
+
+
+def test_a_small_loss_that_is_no_noise_does_not_replace_the_answer(begun, monkeypatch):
+    """A loss below what would be taken back, by a judge that can tell: the answer before it stays."""
+    run, at = begun
+    real = Runner.window
+
+    def slightly_worse(self, stage_at, length, first, last):
+        after, verdict = real(self, stage_at, length, first, last)
+        return after, verdict._replace(gain=-0.01, gain_error=0.01)
+
+    monkeypatch.setattr(Runner, "window", slightly_worse)
+    after, end = anneal(run, at, (0.02, 0.02), 10, 1000, gain=0.5)
+    assert end == "rested"
+    assert after.answer.q is at.answer.q
 
 
 def test_a_window_keeps_the_better_of_its_average_and_its_end(begun):

@@ -3,10 +3,13 @@
 Every case runs in a folder that holds a finished study and a result; both must be there unchanged.
 """
 
+import contextlib
 import hashlib
 import json
 import os
+import socket
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -404,6 +407,32 @@ def test_a_scheduler_that_is_not_there(folder, monkeypatch, capsys):
     assert "127.0.0.1:1" in told
     assert before.items() <= contents(folder).items()
     assert not list((folder / "new" / "cells").iterdir())
+
+
+@pytest.mark.parametrize("said", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n" * 4], ids=["silent", "web"])
+def test_a_port_where_something_else_listens(folder, monkeypatch, capsys, said):
+    dask = pytest.importorskip("quietgrad.study.engines.dask")
+    monkeypatch.setattr(dask, "CONNECT_SECONDS", 1)
+    before = contents(folder)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        greeter = threading.Thread(target=greet_and_wait, args=(server, said), daemon=True)
+        greeter.start()
+        study = ["study", "own.toml", "--out", "new", "--engine", f"dask://tcp://{address}"]
+        code, told = call(study, monkeypatch, capsys)
+    assert code == 2
+    assert f"no Dask scheduler answers at tcp://{address}: " in told
+    assert "something listens there" in told
+    assert before.items() <= contents(folder).items()
+
+
+def greet_and_wait(server, said):
+    """Answer everyone with the same words, and never hang up."""
+    kept = []
+    with contextlib.suppress(OSError):
+        while True:
+            kept.append(server.accept()[0])
+            kept[-1].sendall(said)
 
 
 @pytest.mark.slow  # a race compiles every entrant

@@ -8,7 +8,7 @@ import sys
 import fabricated
 import pytest
 
-from quietgrad.study.claims import CLAIMS, Evidence, Verdict, judge
+from quietgrad.study.claims import CLAIMS, Evidence, Verdict, evidence, judge
 from quietgrad.study.claims.interval import geometric, mean
 from quietgrad.study.clock import with_timing
 from quietgrad.study.jobs import configuration
@@ -163,6 +163,14 @@ def test_a_start_that_is_still_on_its_way_does_not_move_claims_about_the_end():
     assert "in the 2 of 3 repetitions that reached a plateau" in judged.why
     # Claims about speed take the slow one, too, wherever anybody arrives: at L = 50.
     assert "of 69 races" in claim(fabricated.study(reps=3, bend=slow), 1).why
+
+
+def test_a_comparison_counts_when_all_of_its_runs_have_arrived(monkeypatch):
+    flat, rising = fabricated.study()[:2]
+    monkeypatch.setattr(evidence, "on_plateau", lambda run: run is flat)
+    ended, remark = evidence.plateaus([(flat, rising), (flat, flat), (rising, rising)])
+    assert ended == [(flat, flat)]
+    assert remark == " (in the 1 of 3 repetitions that reached a plateau)"
 
 
 def test_what_these_records_cannot_judge_is_marked():

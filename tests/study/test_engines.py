@@ -6,6 +6,7 @@ import io
 import multiprocessing
 import signal
 import tempfile
+import threading
 import time
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import pytest
 import toys
 from rich.console import Console
 
+from quietgrad.study import run_cell
 from quietgrad.study.engines import REGISTRY, engine, inprocess, processes
 from quietgrad.study.locks import directory_lock, host_lock
 from quietgrad.study.plan import plan
@@ -92,6 +94,53 @@ def test_processes_and_in_process_agree_on_untimed_cells(tmp_path):
         assert record.outcome["timed"] is False
         # Other threads, other order of sums.
         np.testing.assert_allclose(record.column("elbo"), there[name].column("elbo"), rtol=1e-9)
+
+
+def test_a_dask_worker_that_does_not_end_in_time_does_not_fail_a_study(monkeypatch):
+    dask = pytest.importorskip("quietgrad.study.engines.dask")
+    ended = []
+
+    class Stubborn:
+        def __init__(self, **settings):
+            assert settings["host"] == dask.LOOPBACK
+
+        def close(self):
+            ended.append(True)
+            raise TimeoutError
+
+    monkeypatch.setattr(dask, "LocalCluster", Stubborn)
+    with dask._cluster([], None) as cluster:
+        assert isinstance(cluster, Stubborn)
+    assert ended == [True]
+
+
+def test_a_cell_that_hangs_ends_its_dask_worker_and_is_not_tried_again(tmp_path, monkeypatch):
+    """Where the process would end, the thread that hangs is let go instead."""
+    dask = pytest.importorskip("quietgrad.study.engines.dask")
+    (job, *_) = toys.jobs(tmp_path)
+    job, store = dataclasses.replace(job, timeout=0.0), Store(tmp_path / "out").create()
+    ended, calls = threading.Event(), []
+
+    def hang(job):
+        calls.append(job)
+        assert ended.wait(60)
+        raise SystemExit
+
+    monkeypatch.setattr(dask, "GRACE_SECONDS", 0.1)
+    monkeypatch.setattr(dask, "_pin_threads", lambda: None)
+    monkeypatch.setattr(dask.os, "_exit", lambda code: ended.set())
+    monkeypatch.setattr(run_cell, "run_cell", hang)
+    with pytest.raises(SystemExit):
+        dask.run_on_worker(job.to_json(), str(store.root), "this run")
+    record = store.read(job.cell)
+    assert record is not None
+    assert (record.status, record.reason) == ("timeout", "killed after 0.1 s (timeout 0 s)")
+    # Dask hands it to the next worker, which only reads what came of it; another run tries again.
+    assert dask.run_on_worker(job.to_json(), str(store.root), "this run") == "timeout"
+    assert len(calls) == 1
+    monkeypatch.setattr(run_cell, "run_cell", toys.fake)
+    monkeypatch.setattr(dask, "GRACE_SECONDS", 60.0)
+    assert dask.run_on_worker(job.to_json(), str(store.root), "another run") == "done"
 
 
 def test_untimed_jobs_are_shared_out_whole_compile_groups_first(tmp_path):

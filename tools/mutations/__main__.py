@@ -1,7 +1,8 @@
 """Put every seeded bug into a copy of the project and see whether the tests notice.
 
     python -m tools.mutations                     all that are not in the file of results yet
-    python -m tools.mutations --only "beta"       those with this in their name or file
+    python -m tools.mutations --only "beta"       those with this in their name or file, several times
+    python -m tools.mutations --score             the score of the results that are kept, by module
     python -m tools.mutations --fresh             forget earlier results
     python -m tools.mutations --check             only look whether every text is still found
 
@@ -32,7 +33,8 @@ FAILURES = (1, 2, -1)
 def main(arguments: list[str] | None = None) -> int:
     """The command."""
     parser = argparse.ArgumentParser(prog="python -m tools.mutations", description=__doc__)
-    parser.add_argument("--only", default="", help="part of a name or file")
+    parser.add_argument("--only", action="append", default=[], help="part of a name or file")
+    parser.add_argument("--score", action="store_true", help="only print what is known")
     parser.add_argument("--fresh", action="store_true", help="forget earlier results")
     parser.add_argument("--check", action="store_true", help="only look whether texts are found")
     parser.add_argument("--nice", type=int, default=10, help="how much others go before")
@@ -40,10 +42,13 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     names = [mutant.name for mutant in MUTANTS]
     assert len(set(names)) == len(names), "two mutants of one name"
-    chosen = [m for m in MUTANTS if options.only in m.name or options.only in m.file]
+    parts = options.only or [""]
+    chosen = [m for m in MUTANTS if any(part in m.name or part in m.file for part in parts)]
     if options.check:
         return _check(chosen)
     known = {} if options.fresh or not options.results.exists() else _read(options.results)
+    if options.score:
+        return _summary([m for m in chosen if m.name in known], known)
     os.nice(options.nice)
     with Workshop() as workshop:
         without: dict[str, int] = {}
@@ -109,14 +114,30 @@ def _summary(chosen: list[Mutant], known: dict[str, dict[str, str]]) -> int:
         if outcomes[mutant.name] != KILLED:
             print(f"{outcomes[mutant.name]}: {mutant.name} ({mutant.file}). {mutant.breaks}.")
             print(f"    {mutant.explained or known[mutant.name]['said']}")
-    judged = count[KILLED] + count[SURVIVED]
-    score = count[KILLED] / judged if judged else 0.0
-    print(f"{count[KILLED]} of {judged} killed, score {score:.1%}; {len(explained)} survivors explained")
+    for module, group in sorted(_by_module(chosen).items()):
+        print(f"{module:18} {_score([outcomes[m.name] for m in group])}")
+    older = sum(known[m.name]["stamp"] != _stamp(m) for m in chosen)
+    print(f"{_score(list(outcomes.values()))}; {len(explained)} survivors explained")
+    print(f"{older} judged before their file or its tests last changed; a run judges these anew")
     for kind, meaning in ((GONE, "the list is out of date"), (UNFIT, "their selections cannot judge")):
         if count[kind]:
             print(f"{count[kind]} not judged, {kind}: {meaning}")
     unexplained = count[SURVIVED] - len(explained)
     return 1 if unexplained or count[GONE] or count[UNFIT] else 0
+
+
+def _by_module(mutants: list[Mutant]) -> dict[str, list[Mutant]]:
+    """Mutants by the folder or file they are put into; claims by themselves, not as part of studies."""
+    groups: dict[str, list[Mutant]] = {}
+    for mutant in mutants:
+        module = "claims" if mutant.file.startswith("study/claims") else mutant.file.split("/")[0]
+        groups.setdefault(module, []).append(mutant)
+    return groups
+
+
+def _score(outcomes: list[str]) -> str:
+    killed, judged = outcomes.count(KILLED), sum(one in (KILLED, SURVIVED) for one in outcomes)
+    return f"{killed} of {judged} killed, score {killed / max(judged, 1):.1%}"
 
 
 def _stamp(mutant: Mutant) -> str:

@@ -111,7 +111,7 @@ ESTIMATORS = [
         "adjusted = phi + apply(columns, beta)",
         "adjusted = phi - apply(columns, beta)",
         "explicit control variates add noise",
-        LITERAL,
+        f"{COEFFICIENTS} -k explain",
     ),
     Mutant(
         "quiet without sticking the landing",

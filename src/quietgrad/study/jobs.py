@@ -85,6 +85,11 @@ def lost(job: CellJob, reason: str, environment: Mapping[str, Any], *, timeout: 
     return Record(job.cell, status, reason, {}, outcome, environment, job.seed)
 
 
+def overdue(job: CellJob, limit: float) -> str:
+    """Why a job was ended that did not end itself."""
+    return f"killed after {limit:g} s (timeout {job.timeout:g} s)"
+
+
 def seed_of(task: str, family: str, rep: int) -> int:
     """The seed of initial point, minibatches and draws: the same for every method, estimator and L."""
     return int(digest(f"{task}/{family}/{rep}")[:8], 16) >> 1

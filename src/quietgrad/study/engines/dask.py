@@ -1,13 +1,15 @@
 """Cells on a Dask cluster: a local one, or any that runs already, by the address of its scheduler.
 
 Workers write their own cells to the store, which has to be on a file system that all of them see. A
-worker that is lost costs what it was doing, and that is done by another. The scheduler may be lost, too:
-what is stored stays stored, and a rerun does the rest.
+worker that is lost costs what it was doing, and that is done by another. One that hangs stores that and
+ends itself. The scheduler may be lost, too: what is stored stays stored, and a rerun does the rest.
 """
 
 import contextlib
+import dataclasses
 import os
 import sys
+import threading
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -15,12 +17,15 @@ from typing import Any
 
 from ..._extras import needs_extra
 from ...environment import current_environment, threads
-from ..jobs import CellJob, lost
+from ..jobs import CellJob, lost, overdue
 from ..store import Store
 from . import Listener
+from .processes import GRACE_SECONDS
 
 with needs_extra("study", "the dask engine"):
-    from distributed import Client, LocalCluster, as_completed, get_worker
+    from distributed import Client, LocalCluster, Security, as_completed, get_worker
+    from distributed.comm import connect
+    from distributed.utils import LoopRunner, wait_for
 
 CONNECT_SECONDS = 30
 LOOPBACK = "127.0.0.1"
@@ -32,7 +37,7 @@ def run(jobs: Sequence[CellJob], store: Store, listener: Listener, address: str 
     with _cluster(jobs, address) as cluster, _client(cluster) as client:
         futures = {
             client.submit(
-                run_on_worker, job.to_json(), root, key=f"{job.cell.name}-{run_id}", pure=False
+                run_on_worker, job.to_json(), root, run_id, key=f"{job.cell.name}-{run_id}", pure=False
             ): job
             for job in jobs
         }
@@ -52,7 +57,7 @@ def run(jobs: Sequence[CellJob], store: Store, listener: Listener, address: str 
             raise
 
 
-def run_on_worker(values: Mapping[str, Any], root: str) -> str:
+def run_on_worker(values: Mapping[str, Any], root: str, run_id: str) -> str:
     """Run one job on the worker that this is called on, and store its cell; the cell's status."""
     _pin_threads()
     from ...compilation_cache import keep_compiled
@@ -62,12 +67,38 @@ def run_on_worker(values: Mapping[str, Any], root: str) -> str:
     keep_compiled()
     job, store = CellJob.from_json(values), Store(Path(root))
     with host_lock() if job.timed else contextlib.nullcontext():
-        # A worker may be lost between storing a cell and saying so.
-        stored = None if store.missing([job], current_environment()) else store.read(job.cell)
-        record = run_cell(job) if stored is None else stored
-        if stored is None:
-            store.write(record)
+        # A worker may be lost between storing a cell and saying so, or may have ended itself.
+        stored = store.read(job.cell)
+        ended = stored is not None and stored.outcome.get("ended by") == run_id
+        if stored is not None and (ended or not store.missing([job], current_environment())):
+            return stored.status
+        with _ended_if_it_hangs(job, store, run_id):
+            record = run_cell(job)
+        store.write(record)
     return record.status
+
+
+@contextlib.contextmanager
+def _ended_if_it_hangs(job: CellJob, store: Store, run_id: str) -> Iterator[None]:
+    """End this process if the job takes too long; Dask's nanny starts another.
+
+    Dask would give the job to one worker after the other. The record tells them that this run is done
+    with it; the next one tries again.
+    """
+    limit = job.timeout + GRACE_SECONDS
+
+    def end() -> None:
+        record = lost(job, overdue(job, limit), current_environment(), timeout=True)
+        store.write(dataclasses.replace(record, outcome={**record.outcome, "ended by": run_id}))
+        os._exit(1)
+
+    timer = threading.Timer(limit, end)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def _pin_threads() -> None:
@@ -89,18 +120,47 @@ def _cluster(jobs: Sequence[CellJob], address: str | None) -> Iterator[Any]:
     workers = 1 if any(job.timed for job in jobs) else threads()
     # Whoever reaches a scheduler runs code on it: nobody from outside, whatever Dask's settings say.
     settings = {"threads_per_worker": 1, "processes": True, "dashboard_address": None, "host": LOOPBACK}
-    with LocalCluster(n_workers=workers, **settings) as cluster:
+    cluster = LocalCluster(n_workers=workers, **settings)
+    try:
         yield cluster
+    finally:
+        # A worker that does not end in time ends with this process; what it did is stored.
+        with contextlib.suppress(TimeoutError):
+            cluster.close()
 
 
 @contextlib.contextmanager
 def _client(cluster: Any) -> Iterator[Any]:
     try:
+        if isinstance(cluster, str):
+            _greet(cluster)
         client = Client(cluster, timeout=CONNECT_SECONDS)
     except OSError as error:
-        raise ValueError(f"no Dask scheduler answers at {cluster}: {error}") from error
+        why = str(error) or f"something listens there and was silent for {CONNECT_SECONDS} s"
+        raise ValueError(f"no Dask scheduler answers at {cluster}: {why}") from error
     with client:
         yield client
+
+
+def _greet(address: str) -> None:
+    """Exchange the first words with a scheduler: a client would wait for them without end."""
+
+    async def greet() -> None:
+        security = Security().get_connection_args("client")
+        try:
+            comm = await connect(address, timeout=CONNECT_SECONDS, **security)
+        except (MemoryError, TypeError, ValueError, AssertionError) as error:
+            # Foreign words, taken for lengths of a message.
+            raise OSError("something listens there and is no Dask scheduler") from error
+        comm.abort()
+
+    # A loop beside any that runs here, as in a notebook.
+    runner = LoopRunner(asynchronous=False)
+    runner.start()
+    try:
+        runner.run_sync(wait_for, greet(), CONNECT_SECONDS)
+    finally:
+        runner.stop()
 
 
 def _why(error: BaseException | None) -> str:

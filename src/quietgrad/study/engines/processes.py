@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ...environment import current_environment, threads
-from ..jobs import CellJob, lost
+from ..jobs import CellJob, lost, overdue
 from ..locks import host_lock
 from ..precompile import compile_group, group_ahead
 from ..store import Store
@@ -167,7 +167,7 @@ class _Worker:
     def failure_reason(self, job: CellJob) -> str:
         """Why there is no answer."""
         if self.killed:
-            return f"killed after {job.timeout + GRACE_SECONDS:g} s (timeout {job.timeout:g} s)"
+            return overdue(job, job.timeout + GRACE_SECONDS)
         code = self.process.returncode
         how = f"signal {-code}" if code < 0 else f"exit code {code}"
         return f"the process that ran it died: {how} (out of memory, or a crash in compiled code?)"

@@ -1,5 +1,6 @@
 """The published study: its cells, page and figures from them, and the tables written from them."""
 
+import importlib
 import re
 import shutil
 import sys
@@ -32,9 +33,7 @@ def copy(tmp_path_factory):
 def tables(monkeypatch):
     """The script that writes the tables."""
     monkeypatch.syspath_prepend(str(FOLDER))
-    import tables
-
-    yield tables
+    yield importlib.import_module("tables")
     for name in ("tables", "blocks", "remember"):
         sys.modules.pop(name, None)
 

@@ -10,7 +10,7 @@ from quietgrad.report.bias import bias_rows
 from quietgrad.report.names import family_name, label_name
 from quietgrad.report.numbers import nats, number
 from quietgrad.report.stored_study import StoredStudy
-from quietgrad.study.claims import judge
+from quietgrad.study.claims import Part, Verdict, judge
 from quietgrad.study.plateau import late_elbo, on_plateau
 from quietgrad.study.records import Record
 from quietgrad.study.summary import Row
@@ -56,12 +56,22 @@ def table(heads: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
 
 def claims(results: Results) -> str:
     """The paper's claims with what was measured and the verdict."""
+    heads = ["", "the paper", "measured here, with a 90% interval or a count", "verdict"]
     return table(
-        ["", "the paper", "measured here", "90% interval, or count", "verdict"],
+        heads,
         (
-            [str(c.number), c.text, _signed(c.value), _signed(c.uncertainty), f"**{c.verdict}**"]
+            [str(c.number), c.text, "<br>".join(map(_part, c.parts)), f"**{c.verdict}**"]
             for c in judge(results.study.records)
         ),
+    )
+
+
+def _part(part: Part) -> str:
+    mark = {Verdict.HOLDS: "✓", Verdict.DOES_NOT: "✗", Verdict.CANNOT_TELL: "?"}[part.verdict]
+    if not part.value:
+        return f"{mark} {_signed(part.why)}"
+    return f"{mark} {_signed(part.value)}" + (
+        f" ({_signed(part.uncertainty)})" if part.uncertainty else ""
     )
 
 
@@ -150,19 +160,19 @@ def variance(results: Results) -> str:
 def decay(results: Results) -> str:
     """What a step size that falls to zero gains, beside what a quieter gradient gains."""
     columns = (
-        ("NoCV, 10 draws", "nocv", 10, "main"),
-        ("the same, decaying step", "nocv, decaying", None, "decay"),
-        ("QuadCV, 10 draws", "quadcv", 10, "main"),
-        ("quiet, 2 draws", "quiet, 2 draws", None, "main"),
-        ("the same, decaying step", "quiet, decaying", None, "decay"),
-        ("auto", "auto", None, "main"),
+        ("NoCV, 10 draws", ("nocv", 10, "main")),
+        ("the same, decaying step", ("nocv, decaying", None, "decay")),
+        ("QuadCV, 10 draws", ("quadcv", 10, "main")),
+        ("quiet, 2 draws", ("quiet, 2 draws", None, "main")),
+        ("the same, decaying step", ("quiet, decaying", None, "decay")),
+        ("auto", ("auto", None, "main")),
     )
     lines = []
     for task in TASKS:
-        rows = [results.row(task, "mean-field", *rest) for _, *rest in columns]
+        rows = [results.row(task, "mean-field", *key) for _, key in columns]
         told = ["not run" if row is None else f"{nats(row.elbo)}{_spent(row)}" for row in rows]
         lines.append([task, *told])
-    return table(["task (mean-field)", *(name for name, *_ in columns)], lines)
+    return table(["task (mean-field)", *(name for name, _ in columns)], lines)
 
 
 def _spent(row: Row) -> str:

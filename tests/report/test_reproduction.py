@@ -1,7 +1,9 @@
-"""The published study: page and figures from the cells in `reproduction/`, with and without a clock."""
+"""The published study: its cells, page and figures from them, and the tables written from them."""
 
+import importlib
 import re
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -17,22 +19,43 @@ MOST_BYTES = 10_000
 
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory):
-    """The results without what a report adds."""
+    """The cells of the smallest model with a mean-field Gaussian, without what a report adds."""
     folder = tmp_path_factory.mktemp("reproduction")
-    shutil.copytree(FOLDER / "cells", folder / "cells")
-    shutil.copy(FOLDER / "manifest.json", folder)
+    (folder / "cells").mkdir()
+    for path in (FOLDER / "cells").glob("*-frisk-mean-field-*.parquet"):
+        shutil.copy(path, folder / "cells")
+    for name in ("manifest.json", "bias.json"):
+        shutil.copy(FOLDER / name, folder)
     return folder
+
+
+@pytest.fixture
+def tables(monkeypatch):
+    """The script that writes the tables."""
+    monkeypatch.syspath_prepend(str(FOLDER))
+    yield importlib.import_module("tables")
+    for name in ("tables", "blocks", "remember"):
+        sys.modules.pop(name, None)
 
 
 def test_cells_are_small_and_say_where_they_come_from():
     sizes = [path.stat().st_size for path in (FOLDER / "cells").glob("*.parquet")]
-    assert len(sizes) >= 45
+    assert len(sizes) >= 300
     assert sum(sizes) / len(sizes) < MOST_BYTES
     commits = {record.environment["commit"] for record in Store(FOLDER).read_all()}
     assert all(re.fullmatch(r"[0-9a-f]{40}", commit) for commit in commits)
     text = (FOLDER / "manifest.json").read_text(encoding="utf-8")
     assert all("reproduction/" in each["command"] for each in studies(Store(FOLDER).manifest()))
     assert not re.search(r'"/|: /|~/', text)
+
+
+def test_every_row_that_takes_steps_was_timed():
+    study = load(FOLDER)
+    assert study.timing is not None
+    known = study.timing.by_configuration()
+    planned = configurations(each.cell for each in Store(FOLDER).planned() if each.cell.group != "noise")
+    assert len(known) == len(planned)
+    assert max(each.others for each in study.timing.passes) < 0.05
 
 
 def test_page_and_figures_with_a_timing_pass(copy, tmp_path):
@@ -46,6 +69,7 @@ def test_page_and_figures_with_a_timing_pass(copy, tmp_path):
     write_timing(copy, Timing((found,)))
     page = report.build(copy, out=tmp_path).read_text(encoding="utf-8")
     assert "measured apart in 3 interleaved rounds" in page
+    assert "while other work took 1.0% of the processors at most" in page
     assert "zvcv-gd order 2" in page
     figures = {path.name for path in (tmp_path / "figures").iterdir()}
     for kind in ("elbo-time-mean-field-median", "variance-ratio-mean-field-mean", "ablation-order"):
@@ -54,3 +78,35 @@ def test_page_and_figures_with_a_timing_pass(copy, tmp_path):
     # Steps times the seconds of a step.
     steps = next(record.cell.steps for record in load(copy).main if record.cell.steps)
     assert f"{steps * 21e-6:.2f}" in page
+
+
+def test_tables_are_up_to_date(tables, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["tables.py", "--check"])
+    assert tables.main() == 0, capsys.readouterr().out
+    marked = [name for page in tables.PAGES for _, name, _ in tables.MARK.findall(page.read_text())]
+    assert set(marked) == tables.TABLES.keys()
+
+
+def test_a_table_that_was_changed_by_hand_is_found(tables, copy, monkeypatch, tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("before\n<!-- table: bias -->\n| typed by hand |\n<!-- end -->\nafter\n")
+    monkeypatch.setattr(tables, "PAGES", (page,))
+    monkeypatch.setattr(tables, "HERE", copy)
+    monkeypatch.setattr(sys, "argv", ["tables.py", "--check"])
+    assert tables.main() == 1
+    assert "typed by hand" in page.read_text()
+    monkeypatch.setattr(sys, "argv", ["tables.py"])
+    assert tables.main() == 0
+    text = page.read_text()
+    assert "typed by hand" not in text
+    assert text.startswith("before\n<!-- table: bias -->\n| where |")
+    assert text.endswith("\n<!-- end -->\nafter\n")
+
+
+def test_figures_on_the_page_are_there():
+    page = (FOLDER.parent / "docs" / "reproduction.md").read_text(encoding="utf-8")
+    shown = re.findall(r"reproduction/figures/([\w-]+)\.png", page)
+    assert len(shown) >= 14
+    for name in shown:
+        for suffix in ("png", "svg"):
+            assert (FOLDER / "figures" / f"{name}.{suffix}").stat().st_size < 1_000_000

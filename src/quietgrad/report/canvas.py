@@ -34,7 +34,7 @@ SETTINGS: dict[Any, Any] = {
     "svg.hashsalt": "quietgrad",
 }
 WIDTH, HEIGHT = 3.1, 2.35
-DPI = 130
+DPI = 110
 AXES = {
     "step": "iteration",
     "seconds": "seconds of optimisation",
@@ -96,17 +96,23 @@ def last_x(curves: Iterable[Curve], x: str) -> float:
 
 
 def time_axis(axis: Axes, curves: Iterable[Curve]) -> None:
-    """A logarithmic time axis where some curve ends long before another."""
+    """An axis for all these curves: logarithmic where some curve ends long before another."""
     ends = [float(one.seconds[-1]) for one in curves if one.seconds[-1] > 0]
-    if ends and max(ends) > DECADE * min(ends):
+    if not ends:
+        return
+    if max(ends) > DECADE * min(ends):
         axis.set_xscale("log")
         axis.set_xlim(min(ends) / 3, max(ends) * 1.1)
+    else:
+        axis.set_xlim(0.0, max(ends) * 1.05)
 
 
 def finish_axis(axis: Axes, x: str | None) -> None:
     """Few, plain tick labels; and the name of the x axis unless it is None."""
     if axis.get_xscale() == "log":
-        axis.xaxis.set_major_locator(LogLocator(numticks=6))
+        low, high = axis.get_xlim()
+        subs = (1.0, 3.0) if high < 300 * low else (1.0,)
+        axis.xaxis.set_major_locator(LogLocator(subs=subs, numticks=12))
         axis.xaxis.set_minor_locator(NullLocator())
     else:
         axis.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))

@@ -74,8 +74,9 @@ def _draw(study: StoredStudy, runs: Sequence[Record]) -> Figure:
     titles = [f"repetition {place + 1}" for place, _ in enumerate(reps)]
     rows = ["ELBO (nats)", "variance ratio"]
     figure, axes = canvas.grid(titles, rows, share_y="none")
-    for axis in axes[1, 1:]:
-        axis.sharey(axes[1, 0])
+    for row in axes:
+        for axis in row[1:]:
+            axis.sharey(row[0])
     canvas.log_scale(axes[1, 0], [run.column("variance_ratio") for run in runs])
     for place, rep in enumerate(reps):
         here = [run for run in runs if run.cell.rep == rep]
@@ -88,11 +89,12 @@ def _draw(study: StoredStudy, runs: Sequence[Record]) -> Figure:
                 canvas.line(axis, known[label], "step", "median", looks[label])
             if column == "variance_ratio":
                 axis.axhline(1.0, color="#888888", lw=1)
-            elif limits := late_limits([one.median for one in known.values()]):
-                axis.set_ylim(*limits)
             canvas.finish_axis(axis, "step" if column == "variance_ratio" else None)
             if not known:
                 canvas.nothing(axis)
+    lines = [curve([run], "elbo", factor) for run in runs]
+    if limits := late_limits([one.median for one in lines if one is not None]):
+        axes[0, 0].set_ylim(*limits)
     note = f"ELBO: moving average with factor {factor:g}"
     canvas.legend(figure, looks, {run.cell.label for run in runs}, note)
     return figure

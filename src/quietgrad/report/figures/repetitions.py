@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 from matplotlib.figure import Figure
 
 from ...study.records import Record
@@ -14,6 +15,8 @@ from .plan import Plan
 from .trajectories import comparable
 
 TASKS = ("redwine", "diabetes")
+# Nats below the second half of the runs that are shown from close up.
+CLOSE = 3.0
 
 
 @dataclass(frozen=True)
@@ -99,4 +102,8 @@ def _limits(runs: Sequence[Record], kind: Kind, factor: float) -> tuple[float, f
     if kind.column == "variance_ratio" or kind.early:
         return None
     lines = [curve([run], kind.column, factor) for run in runs]
-    return late_limits([one.for_limits("median") for one in lines if one is not None])
+    middles = [one.for_limits("median") for one in lines if one is not None]
+    if kind.column == "elbo":
+        return late_limits(middles)
+    late = np.concatenate([values[len(values) // 2 :] for values in middles])
+    return float(np.min(late)) - CLOSE, max(float(np.max(values)) for values in middles) + CLOSE / 3

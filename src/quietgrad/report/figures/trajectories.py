@@ -65,20 +65,21 @@ def plans(
 def elbo_grid(study: StoredStudy, family: str, x: str, statistic: str) -> Figure:
     """The ELBO against iterations or seconds."""
     factor = decay(study.main)
-    limits = {}
+    limits, known = {}, {}
     for task in study.tasks():
         runs = [r for r in study.main if (r.cell.family, r.cell.task) == (family, task)]
-        found = _curves(runs, "elbo", factor).values()
-        limits[task] = late_limits([one.for_limits(statistic) for one in found])
+        known[task] = list(_curves(runs, "elbo", factor).values())
+        limits[task] = late_limits([one.for_limits(statistic) for one in known[task]])
 
     def panel(axis: Axes, curves: dict[str, Curve], task: str) -> None:
-        looks, end = styles(study.done), canvas.last_x(curves.values(), x)
+        looks, end = styles(study.done), canvas.last_x(known[task], x)
         few = len(curves) <= FEW
         for label, one in curves.items():
             band = few or label in ESTIMATORS
             canvas.line(axis, one, x, statistic, looks[label], end=end, band=band)
         if x == "seconds":
-            canvas.time_axis(axis, curves.values())
+            # The same in both rows of a column, so that what draws cost can be seen.
+            canvas.time_axis(axis, known[task])
         if limits[task] is not None:
             axis.set_ylim(*limits[task])
 

@@ -227,3 +227,21 @@ def test_restarts_are_refused(key):
     target = qg.Target(prior, likelihood, DATA, dim=1)
     with pytest.raises(ValueError, match="restarts=3 .*leave restarts out"):
         qg.fit(target, hyperparameters=START, restarts=3, progress=False, key=key)
+
+
+def test_a_hyperparameter_without_a_best_value_is_named(key):
+    """The likelihood rises in h for ever: more steps would not help."""
+    target = qg.Target(
+        lambda z: -0.5 * z @ z, lambda z, data, h: h["gain"] * data + 0.0 * z[0], jnp.ones(3), dim=1
+    )
+    start = {"gain": jnp.array(0.0)}
+    result = qg.fit(target, hyperparameters=start, method=qg.Sgd(steps=50), key=key)
+    assert result.status == "unbounded"
+    assert "gain" in result.hint
+    assert "more steps do not help" in result.hint
+
+
+def test_a_fit_that_only_ran_out_of_steps_says_so(key):
+    target = qg.Target(lambda z, h: -0.5 * jnp.sum((z - h) ** 2) - (h - 5) ** 2, dim=1)
+    result = qg.fit(target, hyperparameters=jnp.array(0.0), method=qg.Sgd(steps=5), key=key)
+    assert result.status == "budget"

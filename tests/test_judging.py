@@ -1,11 +1,13 @@
 """The judge: pairs that cancel, bad draws that are counted, and the spread of single draws."""
 
+import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
 
 import quietgrad as qg
+from quietgrad import judging
 from quietgrad.judging import PAIRS, Judge, paired
 
 SEED = jnp.asarray([1, 2], jnp.uint32)
@@ -40,6 +42,39 @@ def test_the_variance_is_that_of_all_single_draws():
     assert terms.values.size == 3 * PAIRS
     np.testing.assert_allclose(terms.variance, np.var(terms.values), rtol=1e-12)
     assert terms.gap == terms.variance / 2
+
+
+def curved(z):
+    return -jnp.sum(jnp.exp(0.3 * z)) - jnp.sum(z**2)
+
+
+@pytest.mark.parametrize("name", ["mean-field", "low-rank", "full-rank"])
+def test_gaussians_meet_the_same_draws_on_the_host_as_others_on_the_device(name, key, monkeypatch):
+    """A flow is judged on the device, so a ladder of families compares answers of both."""
+    q = qg.families.REGISTRY[name].init(2, key=key)
+    host = judge(curved, pairs=2 * PAIRS).terms(q)
+    monkeypatch.setattr(judging, "SHARED", 0)
+    device = judge(curved, pairs=2 * PAIRS).terms(q)
+    # Some dozen operations on numbers of size ten.
+    for ours, theirs in zip(host, device, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-12, atol=1e-12)
+
+
+def test_families_share_the_draws_of_their_coordinates():
+    """Factors that are all but zero: the low-rank member is the mean-field one, draw by draw."""
+    same = qg.LowRank(Q.loc, Q.log_std, jnp.full((1, 2), 1e-9))
+    gain, error = paired(judge(curved).terms(same), judge(curved).terms(Q))
+    assert abs(gain) + error < 1e-6
+
+
+def test_a_target_that_cannot_be_differentiated_is_judged_by_its_values():
+    def opaque(z):
+        shape = jax.ShapeDtypeStruct((), z.dtype)
+        return jax.pure_callback(lambda z: -np.sum(z**2, axis=-1), shape, z, vmap_method="expand_dims")
+
+    np.testing.assert_allclose(
+        judge(opaque).terms(Q).elbo, judge(lambda z: -jnp.sum(z**2)).terms(Q).elbo, rtol=1e-12
+    )
 
 
 def normal_means(rows, key):

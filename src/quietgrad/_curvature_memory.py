@@ -48,7 +48,8 @@ class CurvatureMemory:
             return grad.copy()
         past = slice(0, self._count)
         moved, turned = self._moved[past], self._turned[past]
-        squares, upper = self._squares[past, past], np.triu(self._mixed[past, past])
+        # Below its diagonal the table is never written.
+        squares, upper = self._squares[past, past], self._mixed[past, past]
         gamma = upper[-1, -1] / squares[-1, -1]
         # u = R^-1 S g,  w = R^-T (D u + gamma Y Y' u - gamma Y g):  H g = gamma (g - Y'u) + S'w
         u, _ = dtrtrs(upper, moved @ grad)

@@ -1,16 +1,22 @@
 """Functions made twice by the same recipe count as one, so that jit does not compile them again.
 
 `optax.adam(1e-2)` returns new closures on every call; compared by identity, each call of `fit` would
-recompile. Two functions are the same recipe when their code, globals, defaults and captured values are.
+recompile. Two functions are the same recipe when their code, defaults, captured values and the values of
+the names that they read from their module are.
 """
 
+import dis
 import functools
+import hashlib
 import types
 from typing import Any, Generic, TypeVar
 
+import jax
 import numpy as np
 
 T = TypeVar("T")
+# Bytes of an array beyond which its digest is kept.
+DIGESTED = 2**16
 
 
 class Recipe(Generic[T]):
@@ -40,7 +46,8 @@ def fingerprint(value: Any, seen: frozenset[int] = frozenset()) -> Any:
         case types.FunctionType():
             cells = tuple(inner(_content(cell)) for cell in value.__closure__ or ())
             defaults = inner((value.__defaults__, value.__kwdefaults__))
-            return (value.__code__, id(value.__globals__), defaults, cells)
+            read = reads_print(value.__code__, value.__globals__, seen)
+            return (value.__code__, id(value.__globals__), read, defaults, cells)
         case types.MethodType():
             return ("method", inner(value.__func__), inner(value.__self__))
         case functools.partial():
@@ -50,11 +57,85 @@ def fingerprint(value: Any, seen: frozenset[int] = frozenset()) -> Any:
         case dict():
             return (dict, tuple((inner(k), inner(v)) for k, v in value.items()))
         case np.ndarray() | np.generic():
-            return (value.dtype.str, value.shape, value.tobytes())
+            return (value.dtype.str, value.shape, _contents(np.asarray(value)))
         case None | bool() | int() | float() | complex() | str() | bytes() | type():
             return (type(value), value)
         case _:
             return _Identity(value)
+
+
+def reads(code: types.CodeType, module: dict[str, Any]) -> dict[str, Any]:
+    """What a function reads from its module by name, also in functions of the module that it calls."""
+    found: dict[str, Any] = {}
+    todo = [code]
+    while todo:
+        for name in _global_names(todo.pop()):
+            if name in found or name not in module:
+                continue
+            found[name] = value = module[name]
+            if isinstance(value, types.FunctionType) and value.__globals__ is module:
+                todo.append(value.__code__)
+    return found
+
+
+def reads_data(function: types.FunctionType) -> bool:
+    """Whether a function reads anything but code and modules by name."""
+    return any(map(_is_data, reads(function.__code__, function.__globals__).values()))
+
+
+class Anew:
+    """A function that counts as another one each time: it reads objects that may have changed since."""
+
+    def __init__(self, function: types.FunctionType):
+        functools.update_wrapper(self, function)
+        self.function = function
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The function's value."""
+        return self.function(*args, **kwargs)
+
+    @staticmethod
+    def needed(function: types.FunctionType) -> bool:
+        """Whether `fingerprint` would miss a change of something that the function reads by name."""
+        return not all(map(_comparable, reads(function.__code__, function.__globals__).values()))
+
+
+def _is_data(value: Any) -> bool:
+    return not (callable(value) or isinstance(value, types.ModuleType))
+
+
+def _comparable(value: Any) -> bool:
+    """Code and modules are taken not to change."""
+    if isinstance(value, tuple | list):
+        return all(map(_comparable, value))
+    if isinstance(value, dict):
+        return all(map(_comparable, value.values()))
+    known = types.NoneType, int, float, complex, str, bytes, np.ndarray, np.generic, jax.Array
+    return not _is_data(value) or isinstance(value, known)
+
+
+def reads_print(
+    code: types.CodeType, module: dict[str, Any], seen: frozenset[int] = frozenset()
+) -> tuple[Any, ...]:
+    """A hashable description of `reads`; functions in it count by identity, values by themselves."""
+    return tuple(
+        (name, _Identity(value) if isinstance(value, types.FunctionType) else fingerprint(value, seen))
+        for name, value in sorted(reads(code, module).items())
+    )
+
+
+@functools.cache
+def _global_names(code: types.CodeType) -> tuple[str, ...]:
+    own = (i.argval for i in dis.get_instructions(code) if i.opname in ("LOAD_GLOBAL", "LOAD_NAME"))
+    inner = (const for const in code.co_consts if isinstance(const, types.CodeType))
+    return tuple(dict.fromkeys([*own, *(name for one in inner for name in _global_names(one))]))
+
+
+def _contents(array: np.ndarray) -> bytes:
+    """The numbers themselves, or a digest of many."""
+    if array.nbytes <= DIGESTED or array.dtype.hasobject:
+        return array.tobytes()
+    return hashlib.blake2b(np.ascontiguousarray(array).view(np.uint8).data).digest()
 
 
 class _Identity:

@@ -1,8 +1,9 @@
 """One judge for everyone: the ELBO of any q at the same draws, which no fit has seen.
 
-Draws are made inside the compiled program from a key, pair by pair, so that memory stays bounded
-whatever the dimension. Two families of equal base dimension meet the same draws, and differences
-between them are paired: their error is far smaller than that of either ELBO.
+Two families meet the same draws, and differences between them are paired: their error is far smaller
+than that of either ELBO. Draws come from the host, and Gaussians are carried along them there, so that
+the program of the target's values and gradients, which fits have anyway, is all that judging needs.
+Where draws would be many numbers they are made inside a program, pair by pair.
 """
 
 import math
@@ -18,9 +19,12 @@ from jaxtyping import Array, Float, Int, UInt32
 from ._host import on_device
 from ._random import key_of
 from .arrival import arrival
-from .families import AbstractFamily
+from .families import AbstractFamily, FitsQuadratic
+from .host_draws import independent
 from .metrics import BLOCK
+from .points import Points
 from .targets import Target
+from .targets.in_blocks import log_density_in_blocks
 
 __all__ = ["MARGIN", "PAIRS", "Judge", "Terms", "affordable_pairs", "arrival", "paired"]
 
@@ -31,6 +35,13 @@ PAIRS = 64
 # Numbers (rows or coordinates, times draws) that an evaluation may touch.
 WORK = 2**26
 LEAST_PAIRS = 8
+# Base dimensions above which draws are made on the device, a pair at a time.
+HELD = 2**14
+# Rows times dimensions up to which values come from the program that has the gradients too. Beyond,
+# gradients that nobody asked for cost more than it takes to compile a program of values alone.
+SHARED = 2**15
+# Blocks of draws that are kept.
+KINDS = 4
 
 
 class Terms(NamedTuple):
@@ -85,6 +96,12 @@ class Judge:
         rows: Int[np.ndarray, "pairs rows"] | None = None,
     ):
         self.target, self.seed = target, seed
+        self._words = [int(word) for word in np.asarray(seed)]
+        # Draws of the last few kinds of families, and the shared program of each.
+        self._draws: dict[Any, Float[np.ndarray, "pairs base"]] = {}
+        self._shared: dict[Any, Points | None] = {}
+        # The last draws that a program was given, on the host and on the device.
+        self._there: tuple[np.ndarray | None, Array | None] = None, None
         self.at_once = min(pairs, PAIRS)
         self.blocks = max(1, -(-pairs // PAIRS))
         self.rows = None if rows is None else on_device(rows, np.int32)
@@ -98,21 +115,79 @@ class Judge:
 
     def terms(self, q: AbstractFamily) -> Terms:
         """The terms of q, the same draws each time."""
-        parts = [
-            jax.device_get(
-                _terms(self.target, q, self.seed, on_device(block, np.uint32), self.at_once, self.rows)
-            )
-            for block in range(self.blocks)
-        ]
-        values = np.concatenate([part[0] for part in parts]).astype(float)
-        mean = np.mean([part[1] for part in parts], axis=0, dtype=float)
-        square = np.mean([part[2] for part in parts], axis=0, dtype=float)
-        bad = int(sum(part[3] for part in parts))
+        parts = [self._block(q, number) for number in range(self.blocks)]
+        if len(parts) == 1:
+            return parts[0]
         # Squares around the mean of all draws: within blocks, and of the blocks' means.
-        within = np.mean([part[4] for part in parts], dtype=float)
         with np.errstate(all="ignore"):
-            between = np.var([np.mean(part[0], dtype=float) for part in parts])
-        return Terms(values, mean, np.sqrt(square), bad, float(within + between))
+            within = float(np.mean([part.variance for part in parts]))
+            between = float(np.var([np.mean(part.values) for part in parts]))
+            square = np.mean([part.std**2 for part in parts], axis=0)
+        return Terms(
+            np.concatenate([part.values for part in parts]),
+            np.mean([part.mean for part in parts], axis=0),
+            np.sqrt(square),
+            sum(part.bad for part in parts),
+            within + between,
+        )
+
+    def _block(self, q: AbstractFamily, number: int) -> Terms:
+        if isinstance(q, FitsQuadratic):
+            points = self._points(q.dim, q.dtype)
+            if points is not None:
+                return _on_host(points, q, self._half(q, number))
+        return self._on_device(q, number)
+
+    def _points(self, dim: int, dtype: Any) -> Points | None:
+        """The program that judging shares with fits, where it is of use."""
+        if self.rows is not None or dim * max(1, self.target.rows) > SHARED:
+            return None
+        if (dim, dtype) not in self._shared:
+            points = Points(self.target, dtype)
+            self._shared[dim, dtype] = points if points.has_gradient(dim) else None
+        return self._shared[dim, dtype]
+
+    def _half(self, q: AbstractFamily, block: int) -> Float[np.ndarray, "pairs base"]:
+        """One draw of each pair. Families with more draws than coordinates share the first ones."""
+        kind = q.base, q.dim, q.base_dim, block
+        if kind not in self._draws:
+            rng = np.random.default_rng([*self._words, block])
+            shapes = (self.at_once, q.dim), (self.at_once, q.base_dim - q.dim)
+            made = np.concatenate([independent(q.base, shape, rng) for shape in shapes], axis=1)
+            if len(self._draws) >= KINDS:
+                self._draws.clear()
+            self._draws[kind] = made
+        return self._draws[kind]
+
+    def _half_on_device(self, q: AbstractFamily, block: int) -> Float[Array, "pairs base"]:
+        half = self._half(q, block)
+        kept, e = self._there
+        if kept is not half or e is None or e.dtype != q.dtype:
+            e = on_device(half, q.dtype)
+            self._there = half, e
+        return e
+
+    def _on_device(self, q: AbstractFamily, block: int) -> Terms:
+        e = None
+        if q.base_dim <= HELD:
+            e = self._half_on_device(q, block)
+        number = on_device(block, np.uint32)
+        found = jax.device_get(_terms(self.target, q, self.seed, number, self.at_once, self.rows, e))
+        values, mean, square = (np.asarray(x, float) for x in found[:3])
+        return Terms(values, mean, np.sqrt(square), int(found[3]), float(found[4]))
+
+
+def _on_host(points: Points, q: FitsQuadratic, half: Float[np.ndarray, "pairs base"]) -> Terms:
+    """The terms of a Gaussian, or the like, at one block of pairs."""
+    e, pairs = np.concatenate([half, -half]), len(half)
+    with np.errstate(all="ignore"):
+        z = q.host_transport(e)
+        values = points(z)[0] - q.host_log_prob(e)
+        first, second = z[:pairs], z[pairs:]
+        std = np.sqrt(np.mean((0.5 * (first - second)) ** 2, axis=0))
+        bad, variance = int(np.sum(~np.isfinite(values))), float(np.var(values))
+        terms = 0.5 * (values[:pairs] + values[pairs:])
+    return Terms(terms, np.mean(0.5 * (first + second), axis=0), std, bad, variance)
 
 
 def affordable_pairs(rows: int, dim: int, most: int) -> int:
@@ -140,15 +215,19 @@ def _terms(
     block: UInt32[Array, ""],
     pairs: int,
     rows: Int[Array, "pairs rows"] | None,
+    half: Float[Array, "pairs base"] | None,
 ) -> tuple[Array, Float[Array, " dim"], Float[Array, " dim"], Int[Array, ""], Float[Array, ""]]:
     """The terms of one block of pairs, moments of their points, how many were bad, and the variance."""
     key = jr.fold_in(key_of(seed), block)
 
     def pair(number: UInt32[Array, ""]) -> tuple[Array, Array, Array]:
-        e = q.base.sample((q.base_dim,), q.dtype, key=jr.fold_in(key, number))
+        if half is None:
+            e = q.base.sample((q.base_dim,), q.dtype, key=jr.fold_in(key, number))
+        else:
+            e = half[number]
         z, log_q = jax.vmap(q.transport_and_log_prob)(jnp.stack([e, -e]))
         seen = target if rows is None else target.batch(rows[number])
-        values = jax.vmap(lambda point: seen.log_density_in_blocks(point, BLOCK))(z) - log_q
+        values = jax.vmap(lambda point: log_density_in_blocks(seen, point, BLOCK))(z) - log_q
         return values, 0.5 * (z[0] + z[1]), (0.5 * (z[0] - z[1])) ** 2
 
     def some(sums: tuple[Array, Array], numbers: UInt32[Array, " some"]) -> tuple[Any, Array]:

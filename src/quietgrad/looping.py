@@ -12,8 +12,9 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import optax
-from jaxtyping import Array, Float, Int, Key, PyTree
+from jaxtyping import Array, Float, Int, Key, PyTree, UInt32
 
+from ._random import key_of
 from .estimators import AbstractEstimator, resolve
 from .families import REGISTRY as FAMILIES
 from .families import AbstractFamily, AbstractWithHyperparameters, beside
@@ -25,14 +26,14 @@ from .targets import Target
 class LoopState(NamedTuple):
     """What a step carries: arrays only, so that it can be scanned, vectorised and saved.
 
-    `params` are the arrays of the family; `order` is that of the rows in the present epoch, empty
-    without minibatches; `step` counts.
+    `params` are the arrays of the family; `order` are the words of the key by which rows are shuffled
+    in the present epoch; `step` counts.
     """
 
     params: PyTree
     optimizer: PyTree
     estimator: PyTree
-    order: Int[Array, " rows"]
+    order: UInt32[Array, "2"]
     step: Int[Array, ""]
 
 
@@ -88,7 +89,6 @@ def loop(
     reason = estimator.refuses(whole, made.q)
     if reason is not None:
         raise ValueError(reason)
-    rows = whole.rows if batch_size is not None else 0
 
     def init(key: Key[Array, ""]) -> LoopState:
         q = made.q
@@ -97,7 +97,7 @@ def loop(
             q = beside(start, q.hyperparameters) if isinstance(q, AbstractWithHyperparameters) else start
         params = eqx.filter(q, eqx.is_inexact_array)
         params, moments, memory = strong((params, optimizer.init(params), estimator.init(whole, q)))
-        return LoopState(params, moments, memory, jnp.arange(rows), jnp.zeros((), jnp.int32))
+        return LoopState(params, moments, memory, _words(key), jnp.zeros((), jnp.int32))
 
     def whole_family(state: LoopState) -> AbstractFamily:
         return eqx.combine(state.params, static)
@@ -111,7 +111,9 @@ def loop(
         key_draws, key_rows = jr.split(key)
         order = state.order
         if chosen is None and batch_size is not None:
-            chosen, order = rows_of_step(order, state.step, batch_size, key=key_rows)
+            new_epoch = state.step % (whole.rows // batch_size) == 0
+            order = jnp.where(new_epoch, _words(key_rows), order)
+            chosen = rows_of_step(state.step, whole.rows, batch_size, key=key_of(order))
         view = whole if chosen is None else whole.batch(chosen)
         estimate, memory = estimator.step(view, whole_family(state), state.estimator, key=key_draws)
         # Estimates point uphill and optimisers go down.
@@ -129,6 +131,11 @@ def loop(
         return q.hyperparameters if isinstance(q, AbstractWithHyperparameters) else None
 
     return Loop(init, step, sample, family_of, hyperparameters_of)
+
+
+def _words(key: Key[Array, ""]) -> UInt32[Array, "2"]:
+    """Words for a key of our kind, from one of any kind."""
+    return jr.bits(key, (2,), jnp.uint32)
 
 
 def _norm(grad: PyTree) -> Float[Array, ""]:

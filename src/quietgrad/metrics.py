@@ -15,6 +15,7 @@ from ._checks import instance, whole
 from ._host import on_device
 from .families import AbstractFamily
 from .targets import Target
+from .targets.in_blocks import log_density_in_blocks
 
 # Likelihood values (draws x rows) held at once. A model keeps tens of floats for each, so this is
 # some tens of megabytes; larger blocks were no faster on a CPU, whose caches they leave.
@@ -100,7 +101,7 @@ def elbo_terms(
 
     def term(e: Float[Array, " base"]) -> Float[Array, ""]:
         z, log_q = q.transport_and_log_prob(e)
-        return target.log_density_in_blocks(z, BLOCK) - log_q
+        return log_density_in_blocks(target, z, BLOCK) - log_q
 
     return jax.lax.map(term, e, batch_size=_draws_at_once(target, q, e.shape[0]))
 

@@ -16,8 +16,10 @@ from jaxtyping import Array, Float, Int
 
 from .targets import Target
 
-# Points that a call evaluates, and likelihood values (points x rows) that it may hold.
+# Points that are evaluated together, and likelihood values (points x rows) that this may hold.
 AT_ONCE, VALUES = 32, 2**22
+# Blocks of points that a call has room for, in dimensions up to which room costs nothing.
+BLOCKS, SMALL = 4, 2**8
 # Columns of a Hessian times rows of data that are worked on at once.
 COLUMNS = 2**22
 
@@ -26,27 +28,36 @@ class Points:
     """The log density and its gradient as double precision on the host, whatever computes them."""
 
     def __init__(self, target: Target, dtype: Any, *, at_once: int = AT_ONCE):
-        self._dynamic, static = eqx.partition(target, eqx.is_array)
+        dynamic, static = eqx.partition(target, eqx.is_array)
         leaves, form = jax.tree.flatten(static)
-        self._program, self._hessian = _programs(tuple(leaves), form)
+        # A list: jax takes it apart at every call, and is slower with modules.
+        self._arrays, shape = jax.tree.flatten(dynamic)
+        self._program, self._hessian = _programs(tuple(leaves), form, shape)
         self.dtype = np.dtype(dtype)
         self.at_once = max(1, min(at_once, VALUES // max(1, target.rows, target.dim or 1)))
+        self._blocks = BLOCKS if (target.dim or SMALL) <= SMALL else 1
         self.gradients = 0
 
     def __call__(
         self, z: Float[np.ndarray, "points dim"]
     ) -> tuple[Float[np.ndarray, " points"], Float[np.ndarray, "points dim"]]:
         """log density and gradient at each point."""
-        count, blocks = len(z), []
-        for first in range(0, count, self.at_once):
-            block = z[first : first + self.at_once]
-            missing = self.at_once - len(block)
-            if missing:
-                block = np.concatenate([block, np.repeat(block[-1:], missing, axis=0)])
-            blocks.append(self._program(self._dynamic, block.astype(self.dtype)))
+        count, room = len(z), self._blocks * self.at_once
+        parts = []
+        for first in range(0, count, room):
+            some = z[first : first + room]
+            needed = -(-len(some) // self.at_once)
+            block = np.empty((self._blocks, self.at_once, z.shape[1]), self.dtype)
+            flat, filled = block.reshape(room, -1), needed * self.at_once
+            flat[: len(some)], flat[len(some) : filled] = some, some[-1]
+            parts.append((len(some), *self._program(self._arrays, block, np.int32(needed))))
         self.gradients += count
-        values = np.concatenate([np.asarray(v, float) for v, _ in blocks])[:count]
-        return values, np.concatenate([np.asarray(g, float) for _, g in blocks])[:count]
+        # All calls are under way before the first is waited for.
+        values = [np.asarray(value).ravel()[:n].astype(float) for n, value, _ in parts]
+        slopes = [np.asarray(slope).reshape(-1, z.shape[1])[:n].astype(float) for n, _, slope in parts]
+        if len(parts) == 1:
+            return values[0], slopes[0]
+        return np.concatenate(values), np.concatenate(slopes)
 
     def curvature(
         self, z: Float[np.ndarray, "points dim"], basis: Float[np.ndarray, "dim dim"]
@@ -63,44 +74,64 @@ class Points:
             block = z[first : first + AT_ONCE]
             padded = np.zeros((AT_ONCE, z.shape[1]), self.dtype)
             padded[: len(block)] = block
-            some = self._hessian(self._dynamic, padded, columns, np.int32(len(block)))
+            some = self._hessian(self._arrays, padded, columns, np.int32(len(block)))
             share = len(block) / len(z)
             gradient += share * np.asarray(some[0], float)
             products += share * np.asarray(some[1], float)
         hessian = products @ columns.astype(float).T
         return gradient, 0.5 * (hessian + hessian.T)
 
+    def has_gradient(self, dim: int) -> bool:
+        """Whether the target can be differentiated by JAX."""
+        return self._traces(self._program, (self._blocks, self.at_once, dim), ())
+
     def has_curvature(self, dim: int) -> bool:
-        """Whether the target can be differentiated twice by JAX."""
-        point, basis = (jax.ShapeDtypeStruct((n, dim), self.dtype) for n in (AT_ONCE, dim))
-        count = jax.ShapeDtypeStruct((), np.int32)
+        """Whether it can be differentiated twice."""
+        return self._traces(self._hessian, (AT_ONCE, dim), (dim, dim), ())
+
+    def _traces(self, program: Any, *shapes: tuple[int, ...]) -> bool:
+        """Whether a program can be made; its numbers without a shape are whole."""
+        given = [jax.ShapeDtypeStruct(s, self.dtype if s else np.dtype(np.int32)) for s in shapes]
         try:
-            jax.eval_shape(self._hessian, self._dynamic, point, basis, count)
+            jax.eval_shape(program, self._arrays, *given)
         except (TypeError, ValueError, NotImplementedError):  # what JAX raises where no rule is known
             return False
         return True
 
 
 @functools.lru_cache(maxsize=64)
-def _programs(leaves: tuple[Any, ...], form: Any) -> tuple[Any, Any]:
+def _programs(leaves: tuple[Any, ...], form: Any, shape: Any) -> tuple[Any, Any]:
     """The compiled functions of targets that differ in their arrays only.
 
     Flat, because a target may hold a dict of data, which has no hash.
     """
     static = jax.tree.unflatten(form, leaves)
 
-    def values(dynamic: Target, z: Float[Array, "points dim"]) -> tuple[Array, Array]:
-        target: Target = eqx.combine(dynamic, static)
-        return jax.vmap(jax.value_and_grad(target.log_density))(z)
+    def whole(arrays: list[Array]) -> Target:
+        return eqx.combine(jax.tree.unflatten(shape, arrays), static)
+
+    def values(
+        arrays: list[Array], z: Float[Array, "blocks points dim"], needed: Int[Array, ""]
+    ) -> tuple[Float[Array, "blocks points"], Float[Array, "blocks points dim"]]:
+        evaluate = jax.vmap(jax.value_and_grad(whole(arrays).log_density))
+        if z.shape[0] == 1:
+            value, slope = evaluate(z[0])
+            return value[None], slope[None]
+
+        def block(i: Int[Array, ""], found: tuple[Array, Array]) -> tuple[Array, Array]:
+            value, slope = evaluate(z[i])
+            return found[0].at[i].set(value), found[1].at[i].set(slope)
+
+        nothing = jnp.zeros(z.shape[:2], z.dtype), jnp.zeros_like(z)
+        return jax.lax.fori_loop(0, needed, block, nothing)
 
     def curvature(
-        dynamic: Target,
+        arrays: list[Array],
         z: Float[Array, "points dim"],
         basis: Float[Array, "dim dim"],
         count: Int[Array, ""],
     ) -> tuple[Array, Array]:
-        target: Target = eqx.combine(dynamic, static)
-        dim = z.shape[1]
+        target, dim = whole(arrays), z.shape[1]
         columns = max(1, min(dim, COLUMNS // max(1, target.rows)))
 
         def add(i: Int[Array, ""], sums: tuple[Array, Array]) -> tuple[Array, Array]:

@@ -111,6 +111,34 @@ def runaway(
     return _spike(target, values, center, scales, coordinates)
 
 
+def unbounded_hyperparameter(
+    target: Target, values: Values, points: Float[np.ndarray, "points dim"], least: float
+) -> Trouble | None:
+    """Whether far along a hyperparameter the log density is `least` nats higher than at the answer.
+
+    It is the mean over q's draws. A hyperparameter that has a best value is worse far from it on both
+    sides.
+    """
+    dim = points.shape[1]
+    for index in range(dim - target.hyperparameter_count, dim)[:LOOKED_AT]:
+        here = points[0, index]
+        far = [sign * FAR[-1] * max(1.0, abs(here)) for sign in (1, -1)]
+        moved = np.repeat(points[None], 3, axis=0)
+        moved[1:, :, index] += np.asarray(far)[:, None]
+        with np.errstate(all="ignore"):
+            found = np.asarray(values(moved.reshape(-1, dim)), float).reshape(3, -1).mean(axis=1)
+        for shift, value in zip(far, found[1:], strict=True):
+            if value >= found[0] + least:
+                return Trouble(
+                    Status.UNBOUNDED,
+                    f"{coordinate_name(target, index)} is a hyperparameter without a best value: the "
+                    f"log density is {found[0]:.4g} at {here:.4g}, {value:.4g} at {here + shift:.0e}; "
+                    "more steps do not help: bound it by another parametrisation, or add the log of "
+                    "a prior for it to log_prior",
+                )
+    return None
+
+
 def _spike(
     target: Target,
     values: Values,

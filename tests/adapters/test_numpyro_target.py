@@ -175,3 +175,20 @@ def test_a_plain_target_predicts_nothing(key):
     result = qg.fit(qg.Target.from_logdensity(lambda z: -z @ z, 2), method="saa", key=key)
     with pytest.raises(ValueError, match="make it with Target.from_numpyro"):
         result.predictive(key)
+
+
+GLOBAL = np.ones(3)
+
+
+def reads_a_global():
+    mean = numpyro.sample("mean", dist.Normal(0.0, 1.0))
+    numpyro.sample("y", dist.Normal(mean, 1.0), obs=GLOBAL)
+
+
+def test_data_that_a_model_reads_by_name_may_change(key, monkeypatch):
+    """As in a notebook: the second fit must not be that of the first data."""
+    for data, expected in ((np.ones(3), 0.75), (-np.ones(3), -0.75)):
+        monkeypatch.setitem(globals(), "GLOBAL", data)
+        result = qg.fit(qg.Target.from_numpyro(reads_a_global), method="saa", key=key)
+        # Three observations of 1 against a prior of the same precision.
+        np.testing.assert_allclose(result.q.loc, expected, atol=1e-3)

@@ -6,6 +6,7 @@ import numpy as np
 
 from quietgrad import Auto, FitResult, FullRank, MeanField, Status, Target
 from quietgrad.host_draws import spread_pairs
+from quietgrad.targets import AbstractNamedModel
 
 COVARIANCE = np.array([[1.0, 0.8, 0.3], [0.8, 1.0, 0.1], [0.3, 0.1, 1.0]])
 PRECISION = jnp.asarray(np.linalg.inv(COVARIANCE))
@@ -52,6 +53,42 @@ def improper():
 def log_gamma():
     """Logs of gamma variables of shape 4: skewed, and close enough to a Gaussian."""
     return Target.from_logdensity(lambda z: jnp.sum(4 * z - jnp.exp(z)), dim=4)
+
+
+class Noise(AbstractNamedModel):
+    """A model whose one variable is an sd, of which the coordinate is the log."""
+
+    def constrain(self, point):
+        return {
+            "noise": jnp.exp(point["log_noise"]),
+            "log_noise": point["log_noise"],
+            "one": jnp.ones(()),
+        }
+
+    def log_likelihoods(self, point):
+        return {}
+
+    def observed(self):
+        return {}
+
+    def dims(self):
+        return {}
+
+    def coords(self):
+        return {}
+
+    def predictive(self, draws, args, kwargs, *, key):
+        return {}
+
+
+def noise():
+    """The posterior of an sd from few data: the log of it is nearly Gaussian, its own tail falls like
+    noise^-5."""
+    return Target(
+        lambda point: -4 * point["log_noise"] - 2 * jnp.exp(-2 * point["log_noise"]),
+        example={"log_noise": np.zeros(())},
+        model=Noise(),
+    )
 
 
 def logistic(similar=0.0):

@@ -9,12 +9,13 @@ from posteriors import mean_field
 from quietgrad import Target
 from quietgrad.diagnostics.chains import Sampler
 from quietgrad.diagnostics.climbs import climb, far_starts
-from quietgrad.diagnostics.comparison import by_chains
+from quietgrad.diagnostics.comparison import Comparison, by_chains
 from quietgrad.diagnostics.draws import draw
 from quietgrad.diagnostics.expected_gain import expected_gain, gain_at
 from quietgrad.diagnostics.metric import Metric, metric_of
 from quietgrad.diagnostics.shapes import shapes_of
 from quietgrad.diagnostics.tails import slow_tails
+from quietgrad.diagnostics.tolerance import plain, unsure
 from quietgrad.points import Points
 
 MEAN, COVARIANCE = np.asarray(posteriors.MEAN), posteriors.COVARIANCE
@@ -166,3 +167,19 @@ def test_draws_of_every_kind_of_q_have_its_density(rng):
     np.testing.assert_allclose(
         drawn.values[:5], [result.target.log_density(jnp.asarray(z)) for z in drawn.z[:5]]
     )
+
+
+@pytest.mark.parametrize(
+    ("shift", "log_ratio", "error", "open_questions", "more"),
+    [
+        (0.0, 0.0, 0.02, 0, False),
+        (0.21, -0.22, 0.02, 0, True),  # within one error of neither limit, within two of both
+        (0.21, -0.22, 0.05, 2, True),
+        (0.0, 0.0, float("nan"), 2, True),
+    ],
+)
+def test_what_is_within_an_error_of_its_limit_is_open(shift, log_ratio, error, open_questions, more):
+    """Means may be off by 0.25, log ratios of sds by log 1.3 = 0.262."""
+    found = Comparison(*(np.array([x]) for x in (shift, error, log_ratio, error))).known()
+    assert sum(int(np.count_nonzero(part)) for part in unsure(found)) == open_questions
+    assert plain(found) is not more

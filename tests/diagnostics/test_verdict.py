@@ -146,6 +146,21 @@ def test_a_density_that_is_zero_in_part_of_the_space_is_reported():
     assert abs(found.bad_share - share) < 5 * math.sqrt(share * (1 - share) / found.draws)
 
 
+def test_a_variable_is_judged_on_the_scale_on_which_it_is_read():
+    """The best Gaussian's sd is 0.88 of the log's (by quadrature), and 0.67 of the noise's own."""
+    fitted = mean_field(posteriors.noise(), [1 / 8], [math.sqrt(1 / 8)])
+    found = fitted.diagnose()
+    assert found.verdict != TRUST, str(found)
+    assert any("1 of 2 sds" in line and line.endswith(" in noise") for line in found.reasons), str(found)
+    assert found.std_ratio.shape == (1,)
+    alone = mean_field(
+        Target.from_logdensity(lambda z: -4 * z[0] - 2 * jnp.exp(-2 * z[0]), dim=1),
+        [1 / 8],
+        [math.sqrt(1 / 8)],
+    )
+    assert alone.diagnose().verdict == TRUST
+
+
 def test_any_family_is_judged():
     """A flow at its random start is far off."""
     q = RealNVP.init(3, key=jr.key(0))

@@ -10,11 +10,9 @@ import pytest
 import quietgrad as qg
 from quietgrad.families import WhitenedRealNVP
 from quietgrad.judging import Judge
-from quietgrad.methods.auto import auto as auto_module
-from quietgrad.methods.auto import stage
+from quietgrad.methods.auto import ladder, stage
 from quietgrad.methods.auto.anneal import MOST_LOSSES, anneal
 from quietgrad.methods.auto.stage import Runner
-from quietgrad.points import Points
 from quietgrad.recorder import Problem, Recorder
 
 
@@ -127,24 +125,22 @@ def test_the_ladder_stops_where_nothing_is_to_be_gained():
     assert result.status is qg.Status.CONVERGED
 
 
-def test_a_richer_family_that_does_not_pay_is_not_taken(begun, target, monkeypatch):
+def test_a_richer_family_that_does_not_pay_is_not_taken(begun, monkeypatch):
     """What it gains is within its noise: the answer of the simpler family is chosen again."""
     run, at = begun
     richer = qg.FullRank.init(3, key=jr.key(0))
     found = at.answer._replace(q=richer)
     chosen, kinds, ending = [], [], (qg.Status.CONVERGED, "as the richer one ended")
-    monkeypatch.setattr(qg.Auto, "_within", lambda *_: ending)
     monkeypatch.setattr(type(run.recorder), "best", found)
     monkeypatch.setattr(type(run.recorder), "choose", lambda _, answer: chosen.append(answer) or answer)
     monkeypatch.setattr(Runner, "note", lambda _, kind, *__, **___: kinds.append(kind))
-    monkeypatch.setattr(auto_module, "paired", lambda *_: (0.1, 0.1))
+    monkeypatch.setattr(ladder, "paired", lambda *_: (0.1, 0.1))
     answer = at.answer._replace(terms=at.answer.terms._replace(variance=100.0))
-    points = Points(target, richer.dtype)
-    assert qg.Auto()._up(run, points, answer, [richer]) is None
+    assert ladder.up(run, answer, [richer], lambda *_: ending) is None
     assert kinds == ["not up"]
     assert [each.q for each in chosen] == [answer.q]
-    monkeypatch.setattr(auto_module, "paired", lambda *_: (0.3, 0.1))
-    assert qg.Auto()._up(run, points, answer, [richer]) == ending
+    monkeypatch.setattr(ladder, "paired", lambda *_: (0.3, 0.1))
+    assert ladder.up(run, answer, [richer], lambda *_: ending) == ending
 
 
 def test_the_ladder_climbs_to_a_gaussian_with_correlations():

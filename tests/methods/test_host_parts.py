@@ -105,6 +105,7 @@ def test_spread_pairs_have_the_base_distribution(base):
     share = np.mean(e < float(base.quantile(jnp.asarray(0.9))), axis=0)
     assert np.all(np.abs(share - 0.9) < 5 * np.sqrt(0.09 / len(e)))
     np.testing.assert_allclose(base.host_quantile(np.array([0.2])), base.quantile(jnp.array([0.2])))
+    np.testing.assert_allclose(base.host_log_prob(e[:9]), base.log_prob(jnp.asarray(e[:9])), rtol=1e-12)
 
 
 def bent(z):

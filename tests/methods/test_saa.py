@@ -73,13 +73,15 @@ def test_a_climb_that_cannot_catch_up_gives_way_to_its_rival(gaussian):
         book,
         rival=Answer(full.q, full.steps, full.terms),
     )
-    assert gave_up.steps <= 40
+    # Three pieces, which grow while they gain plenty, and one more.
+    assert gave_up.steps <= 10 + 15 + 22 + 10
     assert not gave_up.rested
 
 
 def test_fits_and_says_converged(gaussian):
     result = qg.fit(gaussian, method=qg.Saa(polish_steps=20), key=jr.key(1))
-    np.testing.assert_allclose(result.q.loc, MEAN, atol=0.05 * STD.max())
+    # Less than 0.1 nats is not worth going on for, and a mean that is a sds off costs a^2 / 2.
+    assert np.all(np.abs(result.q.loc - MEAN) < np.sqrt(0.2) * STD)
     assert result.status is qg.Status.CONVERGED
     assert np.all(np.diff(result.history["seconds"]) >= 0)
 

@@ -9,7 +9,7 @@ import pytest
 from quietgrad import report
 from quietgrad.report.stored_study import load
 from quietgrad.study.store import Store, studies
-from quietgrad.study.timing import StepTime, Timing, configurations, write_timing
+from quietgrad.study.timing import StepTime, Timing, TimingPass, configurations, write_timing
 
 FOLDER = Path(__file__).parents[2] / "reproduction"
 MOST_BYTES = 10_000
@@ -42,7 +42,8 @@ def test_page_and_figures_with_a_timing_pass(copy, tmp_path):
     # As if a step of every configuration took 20 to 22 microseconds.
     cells = configurations(planned.cell for planned in Store(copy).planned())
     times = tuple(StepTime(cell, (20e-6, 21e-6, 22e-6), 100) for cell in cells)
-    write_timing(copy, Timing("2026-01-02T03:04:05+00:00", {"commit": "0" * 40}, 0.1, times))
+    found = TimingPass("2026-01-02T03:04:05+00:00", {"commit": "0" * 40}, 0.01, times)
+    write_timing(copy, Timing((found,)))
     page = report.build(copy, out=tmp_path).read_text(encoding="utf-8")
     assert "measured apart in 3 interleaved rounds" in page
     assert "zvcv-gd order 2" in page

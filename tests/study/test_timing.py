@@ -55,7 +55,8 @@ def test_a_pass_is_stored_and_gives_records_a_clock(study, tmp_path, monkeypatch
     assert sorted(calls[4:]) == [("nocv", 200)] * 3 + [("stl", 67)] * 3
     timing = read_timing(study)
     assert timing is not None
-    assert timing.environment["threads"] >= 1
+    (found,) = timing.passes
+    assert found.environment["threads"] >= 1
     records = {one.cell.name: one for one in read_records(study)}
     nocv, stl = (records[f"main/gauss/mean-field/{name}/L2/rep1"] for name in ("nocv", "stl"))
     np.testing.assert_allclose(seconds(nocv), 0.001 * nocv.column("step"))
@@ -71,6 +72,25 @@ def test_rounds_take_turns(study, tmp_path, monkeypatch):
     rounds = [tuple(label for label, _ in calls[place : place + 2]) for place in range(4, len(calls), 2)]
     assert {frozenset(one) for one in rounds} == {frozenset({"nocv", "stl"})}
     assert set(rounds) == {("nocv", "stl"), ("stl", "nocv")}
+
+
+def test_a_pass_in_pieces_keeps_what_it_does_not_measure_again(study, tmp_path, monkeypatch, capsys):
+    module = ("--module", tmp_path / "my_models.py")
+    fake_bursts(monkeypatch)
+    for label, rounds in (("nocv", 2), ("stl", 3)):
+        call("study", "time", study, *module, "--only", f"estimator={label}", "--rounds", rounds)
+        assert "1 configurations timed" in capsys.readouterr().out
+    timing = read_timing(study)
+    assert timing is not None
+    assert [len(each.times) for each in timing.passes] == [1, 1]
+    assert sorted(map(len, timing.by_configuration().values())) == [2, 3]
+    call("study", "time", study, *module, "--only", "estimator=nocv", "--rounds", 5)
+    timing = read_timing(study)
+    assert timing is not None
+    assert [each.times[0].cell.label for each in timing.passes] == ["stl", "nocv"]
+    assert sorted(map(len, timing.by_configuration().values())) == [3, 5]
+    with pytest.raises(ValueError, match="unknown estimator in this study"):
+        call("study", "time", study, *module, "--only", "estimator=nothing")
 
 
 def test_what_cannot_be_measured_is_told_and_the_rest_is_stored(study, tmp_path, monkeypatch, capsys):

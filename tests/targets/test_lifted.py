@@ -2,6 +2,7 @@
 
 import functools
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -90,3 +91,47 @@ def recursive(x):
 )
 def test_what_cannot_be_taken_apart_stays_whole(function):
     assert lift(function) is function
+
+
+SCALE, PLACE, SETTINGS = 1.0, np.zeros(2), {"power": 2}
+
+
+class Options:
+    power = 2
+
+
+OPTIONS = Options()
+
+
+def _helper(z):
+    return SCALE * jnp.sum((z - PLACE) ** SETTINGS["power"])
+
+
+def by_name(z):
+    return -_helper(z)
+
+
+def of_an_object(z):
+    return -jnp.sum(z**OPTIONS.power)
+
+
+@pytest.mark.parametrize("function", [by_name, lambda z: -_helper(z)], ids=["named", "lambda"])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("SCALE", 3.0), ("PLACE", np.ones(2)), ("SETTINGS", {"power": 4}), ("_helper", jnp.sum)],
+)
+def test_a_name_of_the_module_that_changed_is_another_function(function, name, value, monkeypatch):
+    """As in a notebook whose data changed: an old program would give the old answer, silently."""
+    value_of = eqx.filter_jit(lambda f, z: f(z))
+    z = jnp.full(2, 0.5)
+    first = lift(function)
+    assert value_of(first, z) == function(z)
+    assert lift(function) == first
+    monkeypatch.setitem(globals(), name, value)
+    assert lift(function) != first
+    assert value_of(lift(function), z) == function(z)
+
+
+def test_objects_are_looked_at_each_time():
+    assert lift(of_an_object) != lift(of_an_object)
+    assert lift(of_an_object)(jnp.ones(3)) == -3.0

@@ -158,9 +158,9 @@ MUTANTS = [
     ),
     Mutant(
         "the last rows are lost",
-        "targets/target.py",
-        "        if rest:\n            log_lik +=",
-        "        if rest < 0:\n            log_lik +=",
+        "targets/in_blocks.py",
+        "    if rest:\n        log_lik +=",
+        "    if rest < 0:\n        log_lik +=",
         "the ELBO of many rows leaves some out",
         f"{METRICS} -k 'blocks'",
     ),

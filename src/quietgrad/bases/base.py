@@ -34,6 +34,10 @@ class AbstractBase(eqx.Module):
     def host_quantile(self, u: Float[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:
         """`quantile` in NumPy, for draws that are made without compiling anything."""
 
+    @abc.abstractmethod
+    def host_log_prob(self, e: Float[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:
+        """`log_prob` in NumPy."""
+
     @property
     @abc.abstractmethod
     def variance(self) -> float:

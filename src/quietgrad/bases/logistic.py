@@ -36,6 +36,10 @@ class Logistic(AbstractBase):
         """The logit of u."""
         return np.asarray(scipy.special.logit(u))
 
+    def host_log_prob(self, e: Float[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:
+        """-|e| - 2 log(1 + exp(-|e|))."""
+        return -np.abs(e) - 2 * np.log1p(np.exp(-np.abs(e)))
+
     @property
     def variance(self) -> float:
         """pi^2 / 3."""

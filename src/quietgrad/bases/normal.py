@@ -35,6 +35,10 @@ class Normal(AbstractBase):
         """The probit of u."""
         return np.asarray(scipy.special.ndtri(u))
 
+    def host_log_prob(self, e: Float[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:
+        """-e^2/2 - log sqrt(2 pi)."""
+        return -0.5 * (e**2 + math.log(2 * math.pi))
+
     @property
     def variance(self) -> float:
         """One."""

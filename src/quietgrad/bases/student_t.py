@@ -26,9 +26,7 @@ class StudentT(AbstractBase):
 
     def log_prob(self, e: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
         """-(df + 1)/2 log(1 + e^2/df) - log normaliser."""
-        half = 0.5 * (self.df + 1)
-        norm = math.lgamma(0.5 * self.df) - math.lgamma(half) + 0.5 * math.log(self.df * math.pi)
-        return -half * jnp.log1p(e**2 / self.df) - norm
+        return -0.5 * (self.df + 1) * jnp.log1p(e**2 / self.df) - self._log_normaliser
 
     def score(self, e: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
         """-(df + 1) e / (df + e^2)."""
@@ -46,6 +44,15 @@ class StudentT(AbstractBase):
     def host_quantile(self, u: Float[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:
         """The quantile of u."""
         return np.asarray(scipy.special.stdtrit(float(self.df), u))
+
+    def host_log_prob(self, e: Float[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:
+        """-(df + 1)/2 log(1 + e^2/df) - log normaliser."""
+        return -0.5 * (self.df + 1) * np.log1p(e**2 / self.df) - self._log_normaliser
+
+    @property
+    def _log_normaliser(self) -> float:
+        half = 0.5 * (self.df + 1)
+        return math.lgamma(0.5 * self.df) - math.lgamma(half) + 0.5 * math.log(self.df * math.pi)
 
     @property
     def variance(self) -> float:

@@ -66,7 +66,12 @@ def study_status(directory: Path) -> int:
 
 @study.command(name="time")
 def study_time(
-    directory: Path, *, module: Path | None = None, rounds: int = 9, burst: float = 0.2
+    directory: Path,
+    *,
+    only: Annotated[tuple[str, ...], cyclopts.Parameter(negative=())] = (),
+    module: Path | None = None,
+    rounds: int = 9,
+    burst: float = 0.2,
 ) -> int:
     """Measure the seconds a step of every row of a study, on this machine while it does nothing else.
 
@@ -77,6 +82,9 @@ def study_time(
     ----------
     directory
         Where `quietgrad study` put its results.
+    only
+        Measure only these rows, as key=value (see `quietgrad study --help`); what was measured of the
+        others stays. A long pass can be made in pieces, best one for each task.
     module
         The Python file with the study's own models, if its spec names one.
     rounds
@@ -86,7 +94,7 @@ def study_time(
     """
     from ..commands.study import time_steps
 
-    return time_steps(directory, module=module, rounds=rounds, burst=burst)
+    return time_steps(directory, only=only, module=module, rounds=rounds, burst=burst)
 
 
 @study.command(name="list")

@@ -66,7 +66,9 @@ def status(directory: Path) -> int:
     return 0 if counts["done"] + counts["skipped"] == counts.total() else 1
 
 
-def time_steps(directory: Path, *, module: Path | None, rounds: int, burst: float) -> int:
+def time_steps(
+    directory: Path, *, only: Sequence[str], module: Path | None, rounds: int, burst: float
+) -> int:
     """Measure seconds a step of every configuration; 1 if some could not be measured."""
     from ..compilation_cache import keep_compiled
     from ..study.timing_pass import time_study
@@ -80,7 +82,7 @@ def time_steps(directory: Path, *, module: Path | None, rounds: int, burst: floa
     def told(text: str) -> None:
         console.print(text, markup=False, highlight=False)
 
-    timing = time_study(directory, module=module, rounds=rounds, burst=burst, told=told)
+    timing = time_study(directory, only=only, module=module, rounds=rounds, burst=burst, told=told)
     failed = [time for time in timing.times if not time.rounds]
     for time in failed[:SHOWN]:
         told(f"not measured: {time.cell.name}: {time.reason}")

@@ -30,6 +30,21 @@ class Comparison(NamedTuple):
     log_ratio: Vector
     log_ratio_error: Vector
 
+    def some(self, chosen: slice) -> "Comparison":
+        """Some of the numbers."""
+        return Comparison(*(vector[chosen] for vector in self))
+
+    def known(self) -> "Comparison":
+        """With an infinite error where an estimate or its error is not a number."""
+        means = np.isfinite(self.shift) & ~np.isnan(self.shift_error)
+        scales = np.isfinite(self.log_ratio) & ~np.isnan(self.log_ratio_error)
+        return Comparison(
+            np.where(means, self.shift, 0.0),
+            np.where(means, self.shift_error, math.inf),
+            np.where(scales, self.log_ratio, 0.0),
+            np.where(scales, self.log_ratio_error, math.inf),
+        )
+
     def sharper(self, other: "Comparison", *, mean: float, scale: float) -> "Comparison":
         """This one where its errors are below `mean` and `scale`; else that with the smaller error."""
         means = self.shift_error <= np.maximum(mean, other.shift_error)
@@ -64,7 +79,7 @@ def by_weights(z: Float[np.ndarray, "draws dim"], weights: Weights) -> Compariso
         np.sqrt(np.sum(noise**2, axis=0)) / std,
         0.5 * np.log(own_variance / variance),
         0.5 * np.sqrt(np.sum(spread**2, axis=0)),
-    )
+    ).known()
 
 
 def by_chains(z: Float[np.ndarray, "draws dim"], chains: Chains) -> Comparison:
@@ -81,7 +96,7 @@ def by_chains(z: Float[np.ndarray, "draws dim"], chains: Chains) -> Comparison:
     with np.errstate(all="ignore"):
         log_ratio = 0.5 * np.log(own_variance / variance)
         log_error = np.where(poor, math.inf, 0.5 * variance_error / variance)
-    return Comparison((center - own) / std, mean_error / std, log_ratio, log_error)
+    return Comparison((center - own) / std, mean_error / std, log_ratio, log_error).known()
 
 
 def _at_rest(

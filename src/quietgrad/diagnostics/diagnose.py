@@ -6,7 +6,6 @@ import numpy as np
 
 from ..families import AbstractFamily
 from ..targets import Target
-from ..targets.coordinates import coordinate_name
 from .advice import advise
 from .diagnosis import Diagnosis, Ending, Restart
 from .evidence import gather
@@ -23,16 +22,14 @@ def diagnose(
     restarts: Sequence[Restart] = (),
 ) -> Diagnosis:
     """Some thousand gradients of the target; nothing is compiled that an automatic fit has not compiled,
-    apart from the family's own transport."""
+    apart from the family's own transport and the map to the scale of a model's variables."""
     # Densities that explode far out make overflows on the way; what is not finite is dealt with.
     with np.errstate(all="ignore"):
         evidence = gather(target, q, rng, draws)
-
-    def name(index: int) -> str:
-        return coordinate_name(target, index)
-
+    name = evidence.watched.name
     verdict, found = judge(evidence, ending, name, restarts)
-    best, ratio = evidence.best, np.exp(evidence.best.log_ratio)
+    best = evidence.best.some(slice(0, q.dim))
+    ratio = np.exp(best.log_ratio)
     return Diagnosis(
         verdict=verdict,
         reasons=(*found.fatal, *found.wrong, *found.fine),

@@ -23,6 +23,7 @@ from .psis import Weights, smooth
 from .shapes import Shapes, shapes_of
 from .tails import Tail, slow_tails
 from .tolerance import combine, off, plain
+from .watched import Watched
 
 # Chains from q's draws, chains from far climbs, trial steps of the climbs.
 CHAINS, SCOUTS, TRIALS = 96, 32, 40
@@ -35,13 +36,14 @@ SETTLED = 0.25
 
 
 class Evidence(NamedTuple):
-    """The findings; `best` joins the two comparisons, coordinate by coordinate.
+    """The findings; `best` joins the two comparisons, number by number of those that are watched.
 
     Where most draws are not finite there is nothing beyond them.
     """
 
     draws: Draws
     weights: Weights
+    watched: Watched
     weighted: Comparison
     moved: Comparison
     gain: ExpectedGain
@@ -63,17 +65,20 @@ def gather(target: Target, q: AbstractFamily, rng: np.random.Generator, draws: i
     budget = max(LEAST_GRADIENTS, WORK // max(1, target.rows * q.dim))
     drawn = draw(q, points, rng, min(draws, budget // 3))
     weights = smooth(drawn.log_weights)
-    weighted = by_weights(drawn.z, weights)
+    watched = Watched(target, q.dtype, drawn.z)
+    numbers = watched(drawn.z)
+    weighted = by_weights(numbers, weights)
     if drawn.bad_share > 0.5:
-        nothing = unknown(q.dim), ExpectedGain(math.inf, 0.0)
-        return Evidence(drawn, weights, weighted, *nothing, points.gradients)
+        nothing = unknown(numbers.shape[1]), ExpectedGain(math.inf, 0.0)
+        return Evidence(drawn, weights, watched, weighted, *nothing, points.gradients)
     metric = metric_of(drawn)
-    main, scouts, moved = _run_chains(points, drawn, metric, weighted, rng, budget)
+    main, scouts, moved = _run_chains(points, drawn, metric, watched, weighted, rng, budget)
     settled = np.maximum(moved.shift_error, moved.log_ratio_error) < SETTLED
-    std = np.where(settled, np.std(drawn.z, axis=0) * np.exp(-moved.log_ratio), math.inf)
+    std = np.where(settled, np.std(numbers, axis=0) * np.exp(-moved.log_ratio), math.inf)[: q.dim]
     return Evidence(
         drawn,
         weights,
+        watched,
         weighted,
         moved,
         gain_at(q, drawn, metric),
@@ -89,6 +94,7 @@ def _run_chains(
     points: Points,
     drawn: Draws,
     metric: Metric,
+    watched: Watched,
     weighted: Comparison,
     rng: np.random.Generator,
     budget: int,
@@ -97,10 +103,10 @@ def _run_chains(
     ends, heights = climb(points, metric, far_starts(metric, rng, SCOUTS), TRIALS)
     ends[~np.isfinite(heights)] = metric.center
     rows = rng.permutation(np.flatnonzero(drawn.finite))[:CHAINS]
-    count = len(rows)
+    count, numbers = len(rows), watched(drawn.z)
     sampler = Sampler(points, metric, np.concatenate([drawn.z[rows], ends]), rng)
     chains = sampler.run(LEAPFROGS[0] * (count + SCOUTS))
-    moved = by_chains(drawn.z, chains.some(slice(0, count)))
+    moved = by_chains(numbers, watched.along(chains.some(slice(0, count))))
     for number, leapfrogs in enumerate(LEAPFROGS[1:]):
         found = combine(moved, weighted)
         # A fit that is far off gets a second round all the same: states show their shape by then.
@@ -108,5 +114,5 @@ def _run_chains(
         if (plain(found) and not young) or points.gradients > budget:
             break
         chains = sampler.run(leapfrogs * (count + SCOUTS))
-        moved = by_chains(drawn.z, chains.some(slice(0, count)))
+        moved = by_chains(numbers, watched.along(chains.some(slice(0, count))))
     return chains.some(slice(0, count)), chains.some(slice(count, None)), moved

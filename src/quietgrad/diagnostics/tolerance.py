@@ -13,6 +13,9 @@ MEAN, NARROW, WIDE = 0.25, -math.log(1.3), math.log(1.3)
 # thousand coordinates.
 CAUTION, SIGNIFICANT = 0.88, 3.3
 SHARP_MEAN, SHARP_SCALE = 0.1, 0.12
+# Errors that must fit between an estimate and its limit for it to count as right, and for chains not to
+# go on. Sds are estimated too low where a tail has not been visited yet, and so are their errors.
+MARGIN, CLEAR_MARGIN = 1.0, 2.0
 
 
 def combine(moved: Comparison, weighted: Comparison) -> Comparison:
@@ -36,7 +39,9 @@ def off(found: Comparison) -> tuple[Bool[np.ndarray, " dim"], Bool[np.ndarray, "
 def unsure(found: Comparison) -> tuple[Bool[np.ndarray, " dim"], Bool[np.ndarray, " dim"]]:
     """Which means, and which scales, the estimates leave open."""
     (mean, scale), wrong = _beyond(found, CAUTION), off(found)
-    mean, scale = mean | (found.shift_error > SHARP_MEAN), scale | (found.log_ratio_error > SHARP_SCALE)
+    near_mean, near_scale = _beyond(_towards(found, MARGIN), 1.0)
+    mean = mean | near_mean | (found.shift_error > SHARP_MEAN)
+    scale = scale | near_scale | (found.log_ratio_error > SHARP_SCALE)
     return mean & ~wrong[0], scale & ~wrong[1]
 
 
@@ -46,7 +51,8 @@ def plain(found: Comparison) -> bool:
     far_mean, far_scale = off(found)
     if np.any(mean & far_mean) or np.any(scale & far_scale):
         return True
-    return not any(map(np.any, (*_beyond(_towards(found, 1.0), CAUTION), *unsure(found))))
+    close = _beyond(_towards(found, CLEAR_MARGIN), CAUTION)
+    return not any(map(np.any, (*close, *unsure(found))))
 
 
 def _towards(found: Comparison, errors: float) -> Comparison:

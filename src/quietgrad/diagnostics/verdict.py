@@ -160,7 +160,7 @@ def _mends(evidence: Evidence, found: Findings) -> bool:
     found.fine.append(f"k-hat {weights.khat:.2f}, below the limit of {weights.limit:.2f}; {worth}")
     if weights.effective < WORTH:
         return False
-    narrowest = float(np.min(evidence.best.log_ratio))
+    narrowest = float(np.min(evidence.best.log_ratio[: evidence.watched.dim]))
     # The tail of a Gaussian's weights if q's sd is r of the posterior's: k = 1 - r^2.
     if 1 - math.exp(2 * min(0.0, narrowest)) > weights.limit:
         found.fine.append(

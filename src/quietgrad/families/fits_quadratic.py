@@ -31,6 +31,10 @@ class FitsQuadratic(AbstractFamily, HasMoments):
     def host_transport(self, e: Float[np.ndarray, "draws base"]) -> Float[np.ndarray, "draws dim"]:
         """`transport` of many draws."""
 
+    @abc.abstractmethod
+    def host_log_prob(self, e: Float[np.ndarray, "draws base"]) -> Float[np.ndarray, " draws"]:
+        """log q at the points that draws are carried to."""
+
     def host_root(self) -> Float[np.ndarray, "dim dim"]:
         """A matrix B with BB' = Cov z."""
         covariance = self.host_covariance()

@@ -155,6 +155,11 @@ class FullRank(FitsQuadratic, HasEntropy, Invertible):
         """mu + C e."""
         return np.asarray(self.loc, float) + e @ self._host_scale().T
 
+    def host_log_prob(self, e: Float[np.ndarray, "draws base"]) -> Float[np.ndarray, " draws"]:
+        """sum log q_0(e_i) - log C_ii."""
+        diagonal = np.asarray(self.packed, float)[np.diagonal(_host_order(self.dim))]
+        return np.sum(self.base.host_log_prob(e), axis=1) - np.sum(diagonal)
+
     def host_root(self) -> Float[np.ndarray, "dim dim"]:
         """C times the base's scale."""
         return np.sqrt(self.base.variance) * self._host_scale()

@@ -180,6 +180,16 @@ class LowRank(FitsQuadratic, HasEntropy, HasDiagonalScale):
         loc, std = np.asarray(self.loc, float), np.exp(np.asarray(self.log_std, float))
         return loc + std * e[:, : self.dim] + e[:, self.dim :] @ np.asarray(self.factor, float)
 
+    def host_log_prob(self, e: Float[np.ndarray, "draws base"]) -> Float[np.ndarray, " draws"]:
+        """By the stable form above."""
+        log_std = np.asarray(self.log_std, float)
+        scaled = np.asarray(self.factor, float) * np.exp(-log_std)
+        root = np.linalg.cholesky(np.eye(self.rank) + scaled @ scaled.T)
+        residual = np.linalg.solve(root, scaled @ e[:, : self.dim].T - e[:, self.dim :].T)
+        quadratic = np.sum(e**2, axis=1) - np.sum(residual**2, axis=0)
+        half_log_det = np.sum(log_std) + np.sum(np.log(np.diagonal(root)))
+        return -0.5 * quadratic - half_log_det - self.dim * (self.base.entropy - 0.5)
+
     def host_covariance(self) -> Float[np.ndarray, "dim dim"]:
         """sigma^2 + F F'."""
         factor = np.asarray(self.factor, float)

@@ -129,6 +129,10 @@ class MeanField(FitsQuadratic, HasEntropy, HasDiagonalScale, Invertible):
         """mu + sigma * e."""
         return np.asarray(self.loc, float) + np.exp(np.asarray(self.log_std, float)) * e
 
+    def host_log_prob(self, e: Float[np.ndarray, "draws base"]) -> Float[np.ndarray, " draws"]:
+        """sum log q_0(e_i) - log sigma_i."""
+        return np.sum(self.base.host_log_prob(e), axis=1) - np.sum(np.asarray(self.log_std, float))
+
     def host_covariance(self) -> Float[np.ndarray, "dim dim"]:
         """diag(sigma^2) times the base's variance."""
         return np.diag(self.base.variance * np.exp(2 * np.asarray(self.log_std, float)))

@@ -18,8 +18,9 @@ from ..judging import Terms, paired
 from ..points import Points
 from ..recorder import Answer, Recorder
 
-# Iterations between two looks of the judge.
-PIECE = 10
+# Iterations between two looks of the judge: at first, and at most while a piece gains so many times
+# what is worth going on for.
+PIECE, MOST_PIECE, GROWTH, PLENTY = 10, 30, 1.5, 10
 # A climb with a rival goes on for this many pieces, and while the gap is this many of its last gains.
 LEAST_PIECES, CATCHING_UP = 3, 10
 # Numbers that the memory of L-BFGS may hold.
@@ -67,11 +68,11 @@ def climb(
         best = Climbed(start, recorder.terms(start), step, rested=False)
     recorder.tell_better(Answer(best.q, step, best.terms), rival, step)
     iterates = minimise(lambda x: _loss(points, x, e), x, memory=memory)
-    waited, done = 0, 0
+    waited, done, length = 0, 0, PIECE
     while waited < how.patience and done < how.iterations:
         with recorder.clock.phase(OPTIMISE):
             piece = []
-            for at in itertools.islice(iterates, min(PIECE, how.iterations - done)):
+            for at in itertools.islice(iterates, min(length, how.iterations - done)):
                 piece.append(at)
                 recorder.check()
             if not piece:
@@ -82,6 +83,8 @@ def climb(
             terms = recorder.terms(q)
             gain, error = paired(terms, best.terms)
         waited = 0 if gain > 2 * error + how.gain else waited + 1
+        plenty = gain > PLENTY * how.gain
+        length = min(MOST_PIECE, int(GROWTH * length)) if plenty else PIECE
         if gain > 0 or not how.judged_by_fresh:
             best = Climbed(q, terms, step + done, rested=False)
         recorder.tell_better(Answer(best.q, step + done, best.terms), rival, step + done)

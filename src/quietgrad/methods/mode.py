@@ -17,8 +17,9 @@ from ..points import Points
 from ..recorder import Recorder
 from .positive import newton_step, out_of, positive, root_of
 
-# Searches, their iterations, and how far their starts are spread around the given one.
-SEARCHES, ITERATIONS, SPREAD = 6, 25, 1.0
+# Searches, their iterations, and how far their starts are spread around the given one. Newton steps
+# settle what the iterations leave, so that these need only tell which search leads highest.
+SEARCHES, ITERATIONS, SPREAD = 6, 10, 1.0
 MEMORY = 10
 NEWTON_STEPS = 30
 # Lengths of a Newton step that are tried, all in one call.

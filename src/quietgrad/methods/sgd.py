@@ -143,9 +143,7 @@ class Sgd(AbstractMethod):
         params, static = eqx.partition(q, eqx.is_inexact_array)
         keys = Keys(recorder.words("draws"), recorder.words("rows"))
         job = Job(target, static, estimator, Recipe(optimizer), problem.batch_size, keys)
-        rows = target.rows if problem.batch_size is not None else 0
-        order = on_device(np.arange(rows, dtype=np.int32))
-        carry = Carry(params, optimizer.init(params), estimator.init(target, q), order)
+        carry = Carry(params, optimizer.init(params), estimator.init(target, q))
         return job, strong(carry)
 
     def _chunk(

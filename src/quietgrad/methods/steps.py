@@ -13,6 +13,7 @@ from .._fingerprint import Recipe
 from .._random import key_of
 from ..estimators import AbstractEstimator
 from ..families import AbstractFamily
+from ..shuffling import shuffled
 from ..targets import Target
 
 
@@ -29,7 +30,6 @@ class Carry(NamedTuple):
     params: PyTree
     optimizer: PyTree
     estimator: PyTree
-    order: Int[Array, " rows"]
 
 
 class Job(eqx.Module):
@@ -48,34 +48,34 @@ class Job(eqx.Module):
 
     def step(self, carry: Carry, t: Int[Array, ""]) -> Carry:
         """One gradient step."""
-        target, order = self._view(carry.order, t)
-        estimate, state = self.estimator.step(
-            target, self.family(carry), carry.estimator, key=jr.fold_in(key_of(self.keys.draws), t)
-        )
-        descent = jax.tree.map(jnp.negative, estimate.grad)
+        descent, after = self.descent(carry, t)
         updates, optimizer = self.optimizer.value.update(descent, carry.optimizer, carry.params)
-        return Carry(optax.apply_updates(carry.params, updates), optimizer, state, order)
+        return after._replace(params=optax.apply_updates(carry.params, updates), optimizer=optimizer)
 
-    def _view(self, order: Int[Array, " rows"], t: Int[Array, ""]) -> tuple[Target, Array]:
+    def descent(self, carry: Carry, t: Int[Array, ""]) -> tuple[PyTree, Carry]:
+        """Minus the gradient of step t, and the estimator's state after it."""
+        estimate, state = self.estimator.step(
+            self._view(t),
+            self.family(carry),
+            carry.estimator,
+            key=jr.fold_in(key_of(self.keys.draws), t),
+        )
+        return jax.tree.map(jnp.negative, estimate.grad), carry._replace(estimator=state)
+
+    def _view(self, t: Int[Array, ""]) -> Target:
         if self.batch_size is None:
-            return self.target, order
+            return self.target
         epoch = t // (self.target.rows // self.batch_size)
         key = jr.fold_in(key_of(self.keys.rows), epoch)
-        indices, order = rows_of_step(order, t, self.batch_size, key=key)
-        return self.target.batch(indices), order
+        return self.target.batch(rows_of_step(t, self.target.rows, self.batch_size, key=key))
 
 
 def rows_of_step(
-    order: Int[Array, " rows"], t: Int[Array, ""], batch_size: int, *, key: Key[Array, ""]
-) -> tuple[Int[Array, " batch"], Int[Array, " rows"]]:
-    """The rows of step t: consecutive pieces of an order that is shuffled anew each epoch, by `key`."""
-    place = t % (order.size // batch_size)
-
-    def shuffle(_: Array) -> Array:
-        return jr.permutation(key, order.size).astype(order.dtype)
-
-    order = jax.lax.cond(place == 0, shuffle, lambda old: old, order)
-    return jax.lax.dynamic_slice(order, (place * batch_size,), (batch_size,)), order
+    t: Int[Array, ""], rows: int, batch_size: int, *, key: Key[Array, ""]
+) -> Int[Array, " batch"]:
+    """The rows of step t: consecutive pieces of an order that `key`, one for each epoch, stands for."""
+    place = t % (rows // batch_size)
+    return shuffled(place * batch_size + jnp.arange(batch_size), rows, key=key)
 
 
 def strong(tree: PyTree) -> PyTree:

@@ -18,6 +18,8 @@ from .problem import Answer, Problem
 BELOW = 0.5
 # With a standard error above this, an ELBO says nothing about convergence.
 UNKNOWN = 10.0
+# Nats by which hyperparameters may be better far away from where a fit has converged.
+RISING = 1.0
 NOTHING_BETTER = (
     "nothing that the method tried was better than its start; give it another start, more steps, or "
     "smaller ones"
@@ -67,6 +69,11 @@ def true_ending(
         mean, std = answer.terms.mean, answer.terms.std
         moved = trouble.movement(mean, std, start.terms.mean, start.terms.std)
         found = trouble.runaway(problem.target, known.values, mean, std, trouble.furthest(moved))
+        if found is None and problem.target.hyperparameter_count:
+            # One that has converged may have its best value, but for this little, at infinity.
+            least = RISING if status is Status.CONVERGED else 0.0
+            points = known.points(answer.q)
+            found = trouble.unbounded_hyperparameter(problem.target, known.values, points, least)
         return found or (status, hint)
     return status, hint
 

@@ -25,14 +25,13 @@ from .answers import Answers
 from .endings import Evidence, true_ending, watched
 from .judges import Judges
 from .limits import Limits
+from .looks import Looks
 from .problem import DEFAULT, Answer, Callback, Evaluation, Moment, Problem
 from .progress import Progress
 from .state import Kept
 from .streams import Streams
 from .values import log_densities
 
-# Evaluation that nobody notices: below this many seconds its share does not matter.
-FREE_SECONDS = 0.5
 NO_BOOK = NoBook()
 T = TypeVar("T")
 
@@ -61,7 +60,7 @@ class Recorder:
         self.interrupt, self.left = self.limits.interrupt, self.limits.left
         self._show: Show = lambda sight: None
         self.progress = Progress()
-        self._shown, self.looks, self.last_look = progress, 0, 0.0
+        self._shown, self.looks = progress, Looks()
         self.answers, self.factor = Answers(), trouble.SUSPICIOUS
         streams = Streams(key)
         self.words, self.rng = streams.words, streams.rng
@@ -119,17 +118,12 @@ class Recorder:
 
     def may_look(self) -> bool:
         """Whether an evaluation like the last one would keep within its share of the time."""
-        if self.evaluation.share is None or self.looks == 0:
-            return True
-        after = self.clock.spent(EVALUATE) + self.last_look
-        return after <= max(FREE_SECONDS, self.evaluation.share * self.clock.spent(OPTIMISE))
+        return self.looks.affordable(self.clock, self.evaluation.share)
 
     def look(self, q: AbstractFamily, step: int, *, state: PyTree = None) -> Answer:
         """Evaluate q, write it down, and keep it if it is the best so far."""
         with self.clock.phase(EVALUATE):
-            began = self.clock.spent(EVALUATE)
-            terms = self.terms(q)
-            self.last_look, self.looks = self.clock.spent(EVALUATE) - began, self.looks + 1
+            terms = self.looks.timed(self.clock, lambda: self.terms(q))
         return self.tell(q, step, terms, state=state)
 
     def tell(self, q: AbstractFamily, step: int, terms: Terms, *, state: PyTree = None) -> Answer:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..estimators import AbstractEstimator
 from ..history import History
 from .answers import Answers
+from .looks import Looks
 from .problem import Answer
 
 if TYPE_CHECKING:
@@ -37,8 +38,8 @@ def taken(recorder: "Recorder") -> Snapshot:
         len(recorder.decisions),
         recorder.steps,
         recorder.estimator,
-        recorder.looks,
-        recorder.last_look,
+        recorder.looks.count,
+        recorder.looks.last,
         recorder.factor,
         *(getattr(answers, name) for name in Snapshot._fields[7:]),
     )
@@ -51,7 +52,7 @@ def put_back(recorder: "Recorder", state: Snapshot, record: dict[str, Any]) -> N
         recorder.history.add(row)
     recorder.decisions = record["decisions"][: state.decisions]
     recorder.steps, recorder.estimator = state.steps, state.estimator
-    recorder.looks, recorder.last_look, recorder.factor = state.looks, state.last_look, state.factor
+    recorder.looks, recorder.factor = Looks(state.looks, state.last_look), state.factor
     answers = Answers()
     for name in Snapshot._fields[7:]:
         setattr(answers, name, getattr(state, name))

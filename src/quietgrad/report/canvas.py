@@ -35,7 +35,11 @@ SETTINGS: dict[Any, Any] = {
 }
 WIDTH, HEIGHT = 3.1, 2.35
 DPI = 130
-AXES = {"step": "iteration", "seconds": "seconds of optimisation"}
+AXES = {
+    "step": "iteration",
+    "seconds": "seconds of optimisation",
+    "joined": "seconds: steps × time of a step",
+}
 # A time axis is logarithmic if one run takes this many times as long as another.
 DECADE = 10.0
 

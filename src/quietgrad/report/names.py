@@ -37,6 +37,8 @@ LABELS = {
     "zvcv-gd to convergence": "ZVCV-GD, to convergence",
     "stl": "STL",
     "quadcv-fast": "QuadCV, fast",
+    "nocv, decaying": "NoCV, decaying step",
+    "quiet, decaying": "quiet, 2 draws, decaying step",
 }
 
 
@@ -57,11 +59,14 @@ STYLES = {
     "auto": Style("#e69f00", _SOLID, "solid"),
     "saa": Style("#56b4e9", _DASHED, "dash"),
     "quiet": Style("#7b3fa0", _DOTTED, "dot"),
+    "quiet, 2 draws": Style("#7b3fa0", _SOLID, "solid"),
     "rqmc": Style("#8c564b", _MIXED, "dashdot"),
-    "quadcv-fast": Style("#3d8b37", _DOTTED, "dot"),
-    "quiet-stein": Style("#cc79a7", _DASHED, "dash"),
+    "quadcv-fast": Style("#00523c", _DOTTED, "dot"),
+    "nocv, decaying": Style("#d1372c", _DASHED, "dash"),
+    "quiet, decaying": Style("#7b3fa0", _DASHED, "dash"),
+    "quiet-stein": Style("#c05b9b", _DASHED, "dash"),
     "stl": Style("#a6611a", _DOTTED, "dot"),
-    "zvcv-gd order 2": Style("#7b3fa0", _MIXED, "dashdot"),
+    "zvcv-gd order 2": Style("#cc79a7", _MIXED, "dashdot"),
     "zvcv-gd 20 steps": Style("#b8860b", _SOLID, "solid"),
     "zvcv-gd to convergence": Style("#5a5a5a", _DOTTED, "dot"),
 }

@@ -1,15 +1,17 @@
 """The tables of the page, as plain rows of text."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from ..study.clock import Clock, clock_of, rounds
+from ..study.clock import Clock, clock_of
 from ..study.clock import seconds as seconds_of
 from ..study.records import Record
 from ..study.summary import Row, best_elbo
+from ..study.timing import Timing
 from .names import FAMILIES, TASKS, family_name, in_order, label_name, styles
 from .numbers import nats, number
 from .stored_study import StoredStudy
@@ -155,17 +157,27 @@ def _clock(study: StoredStudy) -> str:
     clocks = {clock_of(record) for record in study.done}
     told = []
     if Clock.TIMING_PASS in clocks and study.timing is not None:
-        count = max(len(rounds(record)) for record in study.done)
-        told.append(
-            f"steps times the seconds of a step, measured apart on {study.timing.measured[:10]} in "
-            f"{count} interleaved rounds, at a load average of {study.timing.load:.1f}, by commit "
-            f"{str(study.timing.environment.get('commit'))[:12]}"
-        )
+        told.append(f"steps times the seconds of a step, {_measured(study.timing)}")
     if Clock.OWN in clocks:
         told.append("each timed cell alone on its machine; compilation and evaluation are not counted")
     if Clock.NONE in clocks:
         told.append("some cells ran beside others and have none; `quietgrad study time` gives them one")
     return "; ".join(told) or "nothing finished"
+
+
+def _measured(timing: Timing) -> str:
+    """When, in how many rounds, beside how much other work and by which commit steps were timed."""
+    passes = timing.passes
+    days = sorted({each.measured[:10] for each in passes})
+    counts = sorted({len(time.rounds) for each in passes for time in each.times if time.rounds})
+    pieces = f" in {len(passes)} pieces" if len(passes) > 1 else ""
+    shares = [each.others for each in passes if not math.isnan(each.others)]
+    others = f", while other work took {max(shares):.1%} of the processors at most" if shares else ""
+    commits = dict.fromkeys(str(each.environment.get("commit"))[:12] for each in passes)
+    return (
+        f"measured apart on {' to '.join(dict.fromkeys((days[0], days[-1])))}{pieces}, each in "
+        f"{' or '.join(map(str, counts))} interleaved rounds{others}, by commit {', '.join(commits)}"
+    )
 
 
 def _environment(study: StoredStudy) -> list[tuple[str, str]]:

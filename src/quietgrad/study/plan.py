@@ -4,6 +4,7 @@ import dataclasses
 import itertools
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from .._checks import unknown
 from .adapter import make_method
@@ -11,6 +12,8 @@ from .jobs import CellJob, EvaluationSchedule, digest, seed_of
 from .records import Cell
 from .spec import Grid, RowSpec, Spec
 from .user_module import Registry, load_registry
+
+Origin = TypeVar("Origin")
 
 
 def plan(spec: Spec, only: Sequence[str] = ()) -> list[CellJob]:
@@ -35,7 +38,7 @@ def plan(spec: Spec, only: Sequence[str] = ()) -> list[CellJob]:
     return list(jobs.values())
 
 
-def selected(cells: Iterable[tuple[Grid, Cell]], only: Sequence[str]) -> list[tuple[Grid, Cell]]:
+def selected(cells: Iterable[tuple[Origin, Cell]], only: Sequence[str]) -> list[tuple[Origin, Cell]]:
     """The cells that `only` leaves: "key=value" texts, alternatives if a key is repeated.
 
     Keys are task, family, method, estimator (its name or label), draws, rep and group.
@@ -51,8 +54,8 @@ def selected(cells: Iterable[tuple[Grid, Cell]], only: Sequence[str]) -> list[tu
             raise ValueError(unknown(f"{key} in this study:", value, known))
         wanted.setdefault(key, set()).add(value)
     kept = [
-        (grid, cell)
-        for grid, cell in left
+        (origin, cell)
+        for origin, cell in left
         if all(_KEYS[key](cell) & values for key, values in wanted.items())
     ]
     if not kept:

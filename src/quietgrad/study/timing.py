@@ -5,8 +5,9 @@ measures what a step costs, alone on a machine (`timing_pass`). A report joins t
 """
 
 import json
+import math
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from .records import Cell, Record
 from .store import Store
 
 NAME = "timing.json"
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass(frozen=True)
@@ -35,24 +36,46 @@ class StepTime:
 
 
 @dataclass(frozen=True)
-class Timing:
-    """A timing pass: when and where it was made, how busy the machine was, and what it found.
+class TimingPass:
+    """What was measured in one go: when, where, beside how much other work, and the times.
 
-    `load` is the machine's load average just before: above a few tenths, other work was running.
+    `others` is the share of the machine's processors that other processes took meanwhile, NaN where the
+    system does not tell: above a few hundredths, the machine was not idle.
     """
 
     measured: str
     environment: Mapping[str, Any]
-    load: float
+    others: float
     times: tuple[StepTime, ...]
 
+
+@dataclass(frozen=True)
+class Timing:
+    """The passes of a results directory, the earliest first. A pass may measure a part of a study."""
+
+    passes: tuple[TimingPass, ...]
+
     def by_configuration(self) -> dict[tuple, tuple[float, ...]]:
-        """The rounds of each configuration."""
-        return {configuration(time.cell): time.rounds for time in self.times if time.rounds}
+        """The rounds of each configuration, from the last pass that measured it."""
+        return {
+            configuration(time.cell): time.rounds
+            for each in self.passes
+            for time in each.times
+            if time.rounds
+        }
+
+    def with_pass(self, new: TimingPass) -> "Timing":
+        """These passes and a new one; of earlier ones, what it did not measure again."""
+        again = {configuration(time.cell) for time in new.times}
+        kept = (
+            replace(each, times=tuple(t for t in each.times if configuration(t.cell) not in again))
+            for each in self.passes
+        )
+        return Timing((*(each for each in kept if each.times), new))
 
 
 def read_timing(directory: Path) -> Timing | None:
-    """The timing pass of a results directory, None if there was none."""
+    """What the timing passes of a results directory found, None if there was none."""
     path = directory / NAME
     if not path.exists():
         return None
@@ -61,19 +84,35 @@ def read_timing(directory: Path) -> Timing | None:
     except ValueError as error:
         raise ValueError(f"{path} cannot be read ({error}); remove it and measure again") from error
     if about.get("format") != FORMAT:
-        raise ValueError(f"{path} has format {about.get('format')!r}; this version reads {FORMAT}")
+        raise ValueError(
+            f"{path} has format {about.get('format')!r}; this version reads {FORMAT}. Remove it and "
+            "measure again"
+        )
+    return Timing(tuple(_pass(each) for each in about["passes"]))
+
+
+def write_timing(directory: Path, timing: Timing) -> None:
+    """Store what the passes found, in place of what was there."""
+    passes = ",\n".join(_text(each) for each in timing.passes)
+    with replacing(directory / NAME) as file:
+        file.write(f'{{"format": {FORMAT}, "passes": [\n{passes}\n]}}\n'.encode())
+
+
+def _pass(about: Mapping[str, Any]) -> TimingPass:
     times = tuple(
         StepTime(Cell(**one["cell"]), tuple(one["rounds"]), one["steps"], one["reason"])
         for one in about["times"]
     )
-    return Timing(about["measured"], about["environment"], about["load"], times)
+    others = math.nan if about["others"] is None else float(about["others"])
+    return TimingPass(about["measured"], about["environment"], others, times)
 
 
-def write_timing(directory: Path, timing: Timing) -> None:
-    """Store a timing pass in place of any earlier one."""
-    text = json.dumps({"format": FORMAT, **asdict(timing)}, indent=1)
-    with replacing(directory / NAME) as file:
-        file.write(text.encode())
+def _text(each: TimingPass) -> str:
+    """A pass as JSON, a line for each configuration."""
+    about = {"measured": each.measured, "environment": dict(each.environment)}
+    about["others"] = None if math.isnan(each.others) else each.others
+    times = ",\n".join(json.dumps(asdict(time)) for time in each.times)
+    return f'{json.dumps(about)[:-1]}, "times": [\n{times}\n]}}'
 
 
 def configurations(cells: Iterable[Cell]) -> list[Cell]:

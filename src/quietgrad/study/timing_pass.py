@@ -7,7 +7,6 @@ fall on one of them.
 
 import dataclasses
 import datetime
-import os
 import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,11 +15,13 @@ from ..environment import current_environment
 from .adapter import refusal
 from .jobs import CellJob, EvaluationSchedule, seed_of
 from .locks import host_lock
+from .other_work import OtherWork
+from .plan import selected
 from .precompile import precompile
 from .records import Cell
 from .run_cell import explain, fit_parts, make
 from .store import Store
-from .timing import StepTime, Timing, configurations, write_timing
+from .timing import StepTime, Timing, TimingPass, configurations, read_timing, write_timing
 
 ROUNDS = 9
 # Seconds of a burst: long against the clock's resolution and the start of a program.
@@ -29,7 +30,8 @@ FIRST_STEPS = 20
 MOST_STEPS = 100_000
 # Evaluations are off the clock and nobody looks at them.
 SCHEDULE = EvaluationSchedule(MOST_STEPS, 2, 0, 20, 0, 1, light_evaluation=True)
-BUSY = 0.5
+# The share of the processors above which other work is told of.
+BUSY = 0.05
 
 Told = Callable[[str], None]
 
@@ -37,13 +39,15 @@ Told = Callable[[str], None]
 def time_study(
     directory: Path,
     *,
+    only: Sequence[str] = (),
     module: Path | None = None,
     rounds: int = ROUNDS,
     burst: float = BURST,
     told: Told,
-) -> Timing:
+) -> TimingPass:
     """Measure every configuration that a results directory plans or holds, and store `timing.json`.
 
+    `only` narrows it to some cells, as in `plan.selected`; what was found of the others stays.
     `module` is the Python file that the study's spec names, if it names one.
     """
     store = Store(directory)
@@ -52,18 +56,21 @@ def time_study(
     if not cells:
         raise FileNotFoundError(f"no results in {directory}: run `quietgrad study` first")
     _check_module(store, module)
-    jobs = [_job(cell, module) for cell in configurations(cells)]
-    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
-    if load > BUSY:
-        told(f"the load average is {load:.1f}: times are only worth something on an idle machine")
+    before = read_timing(directory) or Timing(())
+    chosen = [cell for _, cell in selected(((None, cell) for cell in cells), only)]
+    jobs = [_job(cell, module) for cell in configurations(chosen)]
     with host_lock(lambda: told("waiting: another timed study is running on this host")):
         told(f"{len(jobs)} configurations to compile, then {rounds} rounds of {burst:g} s for each")
         precompile(jobs)
+        meanwhile = OtherWork()
         times = measure(jobs, rounds=rounds, burst=burst, told=told)
+        others = meanwhile.share()
+    if others > BUSY:
+        told(f"other work took {others:.0%} of the processors: measure again on an idle machine")
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    timing = Timing(now, current_environment(), load, tuple(times))
-    write_timing(directory, timing)
-    return timing
+    found = TimingPass(now, current_environment(), others, tuple(times))
+    write_timing(directory, before.with_pass(found))
+    return found
 
 
 def measure(jobs: Sequence[CellJob], *, rounds: int, burst: float, told: Told) -> list[StepTime]:

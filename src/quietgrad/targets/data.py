@@ -1,6 +1,4 @@
-"""Checks of a target's data, and of what its functions return."""
-
-from typing import Any
+"""A target's data: arrays with a common leading axis, checked and put on the device."""
 
 import jax
 import jax.numpy as jnp
@@ -8,24 +6,6 @@ import numpy as np
 from jaxtyping import Array, PyTree
 
 from .row_blocks import AbstractRows
-
-
-def check_shape(
-    name: str, fn: Any, z: jax.ShapeDtypeStruct, shape: tuple[int, ...], wanted: str
-) -> None:
-    """Raise unless a function of a point returns real numbers of this shape, `wanted` in words."""
-    try:
-        out = jax.eval_shape(fn, z)
-    except Exception as error:
-        raise ValueError(
-            f"{name} failed on a point of dim {z.shape[0]}: {type(error).__name__}: {error}\n"
-            f"Check the dim that was given, and that {name} is written in jax.numpy."
-        ) from error
-    if not hasattr(out, "shape") or out.shape != shape or not jnp.issubdtype(out.dtype, jnp.floating):
-        got = f"{out.dtype}{list(out.shape)}" if hasattr(out, "shape") else type(out).__name__
-        raise ValueError(
-            f"{name} must return {wanted}; on a point of dim {z.shape[0]} it returned {got}"
-        )
 
 
 def as_data(data: PyTree) -> PyTree[Array]:
@@ -45,6 +25,15 @@ def as_data(data: PyTree) -> PyTree[Array]:
                 "remove or impute these rows"
             )
     return jax.tree.map(jnp.asarray, data)
+
+
+def data_like(known: PyTree[Array], data: PyTree) -> PyTree[Array]:
+    """`as_data`, for data whose rows must be like those that are known."""
+    new = as_data(data)
+    here, there = (jax.tree.map(lambda x: (x.shape[1:], x.dtype), d) for d in (known, new))
+    if jax.tree.structure(known) != jax.tree.structure(new) or here != there:
+        raise ValueError(f"data must be like that of the target, with rows of {here}; got {there}")
+    return new
 
 
 def rows_of(data: PyTree[Array] | AbstractRows) -> int:

@@ -4,6 +4,9 @@ jit compares functions by identity and bakes what they capture into the program.
 apart into its code, which is compared, and the arrays that it holds (in its closure and its defaults, in
 containers and in functions that it calls), which are passed in. Only floating-point arrays are lifted:
 others may decide about shapes.
+
+What a function reads from its module by name is part of the program, so its values are compared too: a
+model whose global number or array has changed since is another model, even if its function is the same.
 """
 
 import types
@@ -15,7 +18,7 @@ import jax
 import numpy as np
 from jaxtyping import Array
 
-from .._fingerprint import Recipe
+from .._fingerprint import Anew, Recipe, reads_data, reads_print
 from .._host import on_device
 
 
@@ -54,7 +57,11 @@ class Lifted(eqx.Module):
 
 def lift(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function with its arrays lifted; the function itself where there is nothing to take apart."""
-    if not isinstance(function, types.FunctionType) or "<" not in function.__qualname__:
+    if not isinstance(function, types.FunctionType):
+        return function
+    if Anew.needed(function):
+        return Anew(function)
+    if "<" not in function.__qualname__ and not reads_data(function):
         return function
     arrays: list[Array] = []
     try:
@@ -138,4 +145,5 @@ def _printed(template: _Template) -> Any:
         return tuple(leaves), held.structure
 
     cells = tuple(map(printed, template.cells))
-    return template.code, id(template.module), printed(template.defaults), cells
+    read = reads_print(template.code, template.module)
+    return template.code, id(template.module), read, printed(template.defaults), cells

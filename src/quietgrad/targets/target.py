@@ -18,7 +18,8 @@ from jaxtyping import Array, Float, Int, PyTree
 from .._checks import whole
 from .._extras import adapter
 from .._host import on_device
-from .data import as_data, check_shape, rows_of
+from .checks import batch_size_within, check_arguments, check_shape
+from .data import as_data, data_like, rows_of
 from .further_argument import HYPERPARAMETERS_MISSING, takes_more
 from .lifted import lift
 from .named_model import AbstractNamedModel
@@ -68,16 +69,7 @@ class Target(eqx.Module):
         model: AbstractNamedModel | None = None,
         hyperparameter_count: int = 0,
     ):
-        for name, fn in (("log_prior", log_prior), ("log_likelihood", log_likelihood)):
-            if not callable(fn) and not (fn is None and name == "log_likelihood"):
-                raise TypeError(f"{name} must be a function; got {type(fn).__name__}")
-        if (log_likelihood is None) != (data is None):
-            given, missing = (
-                ("data", "log_likelihood") if data is not None else ("log_likelihood", "data")
-            )
-            raise ValueError(f"{given} was given without {missing}; give both, or neither")
-        if dim is not None and example is not None:
-            raise ValueError("give dim (points are vectors) or example (points are pytrees), not both")
+        check_arguments(log_prior, log_likelihood, data, dim, example)
         self.unravel = None
         if example is not None:
             flat, self.unravel = ravel_pytree(example)
@@ -143,21 +135,6 @@ class Target(eqx.Module):
             return log_prior
         return log_prior + self.scale * jnp.sum(self.log_likelihood(point, self._at_hand()))
 
-    def log_density_in_blocks(self, z: Float[Array, " dim"], rows: int) -> Float[Array, ""]:
-        """`log_density`, with at most `rows` rows of data worked on at once."""
-        if self.rows <= rows:
-            return self.log_density(z)
-
-        def total(start: Int[Array, ""], count: int) -> Float[Array, ""]:
-            return jnp.sum(self.batch(start + jnp.arange(count)).log_likelihoods(z))
-
-        blocks, rest = divmod(self.rows, rows)
-        sums = jax.lax.map(lambda start: total(start, rows), rows * jnp.arange(blocks))
-        log_lik = jnp.sum(sums)
-        if rest:
-            log_lik += total(jnp.asarray(rows * blocks), rest)
-        return self.log_prior(self.point(z)) + self.scale * log_lik
-
     def log_likelihoods(self, z: Float[Array, " dim"]) -> Float[Array, " rows"]:
         """log p(x_i | z) for each row at hand, unscaled."""
         if self.log_likelihood is None:
@@ -203,9 +180,7 @@ class Target(eqx.Module):
         """
         data = jax.tree.map(lambda x: x[indices], self._at_hand())
         numbers = indices if self.row_numbers is None else self.row_numbers[indices]
-        return eqx.tree_at(
-            lambda t: (t.data, t.row_numbers), self, (data, numbers), is_leaf=lambda x: x is None
-        )
+        return _replaced(self, data=data, row_numbers=numbers)
 
     def on_rows(self, rows: Int[np.ndarray, " batch"]) -> "Target":
         """`batch` on the host, without compiling anything."""
@@ -215,9 +190,7 @@ class Target(eqx.Module):
             data = jax.tree.map(lambda x: on_device(np.asarray(x)[rows]), self.data)
         numbers = rows if self.row_numbers is None else np.asarray(self.row_numbers)[rows]
         numbers = on_device(numbers, np.int32)
-        return eqx.tree_at(
-            lambda t: (t.data, t.row_numbers), self, (data, numbers), is_leaf=lambda x: x is None
-        )
+        return _replaced(self, data=data, row_numbers=numbers)
 
     def sample_rows(self, count: int, rng: np.random.Generator) -> Int[np.ndarray, " some"]:
         """Sorted numbers of at most `count` rows, drawn at random."""
@@ -232,11 +205,7 @@ class Target(eqx.Module):
         """
         if self.log_likelihood is None:
             raise ValueError("this target has no data that others could take the place of")
-        self._at_hand()
-        new = as_data(data)
-        here, there = (jax.tree.map(lambda x: (x.shape[1:], x.dtype), d) for d in (self.data, new))
-        if jax.tree.structure(self.data) != jax.tree.structure(new) or here != there:
-            raise ValueError(f"data must be like that of the target, with rows of {here}; got {there}")
+        new = data_like(self._at_hand(), data)
         size = rows_of(new) if self.size == self.rows else self.size
         return _replaced(self, data=new, row_numbers=None, size=size)
 
@@ -246,15 +215,7 @@ class Target(eqx.Module):
 
     def check_batch_size(self, batch_size: int) -> int:
         """`batch_size` as an int, or a `ValueError` unless it is between 1 and the rows at hand."""
-        batch_size = whole(batch_size, "batch_size", least=1)
-        if self.rows == 0:
-            raise ValueError("batch_size was given, but this target has no data to take batches of")
-        if batch_size > self.rows:
-            raise ValueError(
-                f"batch_size is {batch_size} but there are only {self.rows} rows; "
-                f"use at most {self.rows}, or leave it out for the full data"
-            )
-        return batch_size
+        return batch_size_within(self.rows, batch_size)
 
     def check_dim(self, dim: int) -> None:
         """Raise a `ValueError` unless `dim` is the length of a point, as far as it is known."""
@@ -269,16 +230,10 @@ class Target(eqx.Module):
         self.check_dim(dim)
         if any(self.takes_hyperparameters):
             raise ValueError(HYPERPARAMETERS_MISSING)
-        if self.on_disk:
-            return self.on_rows(np.arange(min(2, self.rows))).check(dim)
-        z = jax.ShapeDtypeStruct((dim,), jnp.zeros(()).dtype)
-        check_shape(
-            "log_prior", jax.tree_util.Partial(_prior, self), z, (), "a real scalar for one point"
-        )
-        if self.log_likelihood is not None:
-            advice = f"one real value per row, shape ({self.rows},)"
-            check_shape("log_likelihood", self.log_likelihoods, z, (self.rows,), advice)
-        return None
+        seen = self.on_rows(np.arange(min(2, self.rows))) if self.on_disk else self
+        check_shape("log_prior", lambda z: seen.log_prior(seen.point(z)), dim, ())
+        if seen.log_likelihood is not None:
+            check_shape("log_likelihood", seen.log_likelihoods, dim, (seen.rows,))
 
 
 def _replaced(target: Target, **changes: Any) -> Target:
@@ -288,7 +243,3 @@ def _replaced(target: Target, **changes: Any) -> Target:
         value = changes.get(field.name, getattr(target, field.name))
         object.__setattr__(made, field.name, value)
     return made
-
-
-def _prior(target: Target, z: Float[Array, " dim"]) -> Any:
-    return target.log_prior(target.point(z))

@@ -1,10 +1,12 @@
 """A NumPyro model and its arguments as a pytree: arrays are leaves, wherever a handler keeps them.
 
 A program compiled for a model then serves the same model with other data. Functions compare by
-identity, as in `jax.jit`; handlers and partials compare by what they hold.
+identity, and by the data that they read from their module by name; handlers and partials compare by what
+they hold.
 """
 
 import functools
+import types
 from typing import Any
 
 import equinox as eqx
@@ -14,7 +16,7 @@ import numpy as np
 from jaxtyping import PyTree
 from numpyro.primitives import Messenger
 
-from ..._fingerprint import Recipe
+from ..._fingerprint import Anew, Recipe, reads_data
 from ..._host import on_device
 
 
@@ -90,6 +92,10 @@ def _leaf(x: Any) -> Any:
         return _Partial(take_apart(x.func), take_apart(x.args), take_apart(x.keywords))
     if isinstance(x, np.ndarray) and x.dtype.kind in "biufc":
         return on_device(x)
+    if isinstance(x, types.FunctionType) and Anew.needed(x):
+        return Anew(x)
+    if isinstance(x, types.FunctionType) and reads_data(x):
+        return _Constant(Recipe(x))
     if eqx.is_array(x) or _has_hash(x):
         return x
     return _Constant(Recipe(x))

@@ -14,27 +14,23 @@ from ..._checks import whole
 from ...clock import OPTIMISE
 from ...estimators import AbstractEstimator, resolve
 from ...families import AbstractFamily, FitsQuadratic, MeanField
-from ...judging import paired
 from ...points import Points
 from ...recorder import Answer
-from ...results import Status
 from ...targets import Target
 from ..fixed_draws import Climb
 from ..method import AbstractMethod, Ending, Problem, Recorder, Scouted, started_from
 from ..newton import Curved
 from .anneal import anneal
-from .curvature import from_mode, newton_from, promise, what_is_left, worth_newton
+from .curvature import from_mode, newton_from, worth_newton
 from .explore import explore
-from .ladder import ladder
+from .finish import finish
+from .ladder import ladder, up
 from .scouting import scout_climbs, scout_modes
 from .stage import Runner
 from .starts import compete
 
 # Minibatch fits climb on this many rows.
 CLIMB_ROWS = 256
-# A family whose estimated distance from the posterior is below this share of the gain is not left. The
-# estimate is low for a q that is too narrow, hence the small share.
-CLOSE = 0.1
 # Nats that a round must gain in the mean-field family when its solution is only a start.
 COARSE = 5.0
 # Where Newton steps from the mode rest and q is that close to the posterior, by its own draws, in nats,
@@ -42,12 +38,6 @@ COARSE = 5.0
 CONCLUSIVE = 1.0
 # Nats for each coordinate that are worth going on for: a mean that is 0.014 sds off costs so many.
 GAIN_EACH = 1e-4
-# How often annealing goes on when a Newton step promises more than the last round gained.
-SECOND_THOUGHTS = 3
-WALL = (
-    "steps ran into points next to the answer where the log density is NaN or infinite, so the answer "
-    "is not the best one; if the density is zero in part of the space, map that part away (log, logit)"
-)
 
 
 class Auto(AbstractMethod):
@@ -94,19 +84,20 @@ class Auto(AbstractMethod):
         if not q.contains(first):
             at = run.begin(recorder.look(q, 0), "explore")
             at, rate = explore(run, at, q.advice.explore_rate, self.steps)
-            return self._anneal(run, at.answer, (rate, rate), max(self.anneal_steps, at.step // 2))
+            lengths = max(self.anneal_steps, at.step // 2), self.steps
+            return finish(run, at.answer, (rate, rate), lengths)
         points = self._points(problem, q, recorder)
         rungs = ladder(problem, points, recorder) if problem.any_family else []
         if rungs:
             answer = self._mean_field(run, points, first)
-            reached = self._up(run, points, answer, rungs)
+            reached = up(
+                run, answer, rungs, lambda below, richer: self._within(run, points, below, richer)
+            )
             return self._within(run, points, answer, q) if reached is None else reached
         ahead = from_mode(run, points, first, q)
         if ahead is not None and ahead.rested and ahead.terms.gap < CONCLUSIVE:
             answer, arrived = newton_from(run, points, ahead)
-            return arrived or self._anneal(
-                run, answer, self._rates(q, near=True), self.anneal_steps, points
-            )
+            return arrived or self._finish(run, points, answer, near=True)
         answer = self._mean_field(run, points, first, ahead)
         return self._within(run, points, answer, q, ahead)
 
@@ -152,35 +143,11 @@ class Auto(AbstractMethod):
             answer, arrived = newton_from(run, points, ahead, start)
             if arrived:
                 return arrived
-        return self._anneal(run, answer, self._rates(answer.q, near=curved), self.anneal_steps, points)
+        return self._finish(run, points, answer, near=curved)
 
-    def _up(
-        self,
-        run: Runner,
-        points: Points,
-        answer: Answer,
-        rungs: list[AbstractFamily],
-    ) -> Ending | None:
-        """Richer families, each from the answer before, as long as they gain; None to stay."""
-        ending, recorder = None, run.recorder
-        for q in rungs:
-            name, gap = type(answer.q).__name__, answer.terms.gap
-            if gap < CLOSE * run.gain:
-                numbers = {"family": name, "gap": gap}
-                run.note("enough", answer.step, run.first(answer.q), float("nan"), **numbers)
-                break
-            reached = self._within(run, points, answer, q)
-            found = recorder.best
-            gained, error = paired(found.terms, answer.terms)
-            pays = gained > 2 * error and type(found.q) is type(q)
-            numbers = {"family": name, "richer": type(q).__name__, "gained": gained, "error": error}
-            kind = "up" if pays else "not up"
-            run.note(kind, recorder.steps, run.first(found.q), float("nan"), **numbers)
-            if pays:
-                answer, ending = found._replace(step=recorder.steps), reached
-            else:
-                answer = recorder.choose(answer._replace(step=recorder.steps))
-        return ending
+    def _finish(self, run: Runner, points: Points, answer: Answer, *, near: bool) -> Ending:
+        rates = self._rates(answer.q, near=near)
+        return finish(run, answer, rates, (self.anneal_steps, self.steps), points)
 
     def _points(self, problem: Problem, q: AbstractFamily, recorder: Recorder) -> Points:
         """The target as the climb sees it: all rows, or some of them for minibatch fits."""
@@ -200,7 +167,8 @@ class Auto(AbstractMethod):
         if not self.fixed_draws:
             at = run.begin(run.recorder.look(start, 0), "mean-field")
             return explore(run, at, start.advice.explore_rate, self.steps)[0].answer
-        how = Climb(gain=run.gain)
+        # What Newton steps do not finish, annealed ones do: these cost less than another look.
+        how = Climb(gain=run.gain, patience=2 if worth_newton(run, points, start) else 1)
         found = run.recorder.stage(
             "starts", lambda: compete(points, start, run.recorder, how, ahead=ahead)
         )
@@ -224,32 +192,6 @@ class Auto(AbstractMethod):
         run.note("embed", answer.step, run.first(inside), float("nan"), **numbers)
         return Answer(inside, answer.step, terms)
 
-    def _anneal(
-        self,
-        run: Runner,
-        answer: Answer,
-        rates: tuple[float, float],
-        length: int,
-        points: Points | None = None,
-    ) -> Ending:
-        """Annealed rounds until neither they nor a Newton step promise much."""
-        at, end, left = run.begin(answer, "anneal"), "out of steps", None
-        for _ in range(SECOND_THOUGHTS):
-            at, end = anneal(run, at, rates, length, self.steps, gain=run.gain)
-            left = what_is_left(run, at.answer.q, points) if end == "rested" else None
-            if end != "rested" or left is None or left.nats - 2 * left.error < run.gain:
-                break
-            length *= 4
-        if end == "wall":
-            return Status.NON_FINITE, WALL
-        if end == "lost":
-            return Status.STALLED, "steps of every size lost against the answer before them"
-        if end == "out of steps":
-            return Status.BUDGET, _out_of_steps(run, at.step)
-        if left is not None and not left.nats - 2 * left.error < run.gain:
-            return Status.BUDGET, f"rounds of steps gain little, but {promise(left)}: a slow ridge"
-        return Status.CONVERGED, "the last round of steps gained too little to be worth another"
-
     def _rates(self, q: AbstractFamily, *, near: bool) -> tuple[float, float]:
         """The first rate of annealing, and what successful rounds may raise it to."""
         if self.anneal_rate is not None:
@@ -258,11 +200,6 @@ class Auto(AbstractMethod):
         if near:
             return advice.near_rate, advice.near_rate
         return advice.anneal_rate, advice.most_anneal_rate
-
-
-def _out_of_steps(run: Runner, steps: int) -> str:
-    hint = f"the ELBO was still rising, or too noisy to tell, after {steps:,} steps; give more steps"
-    return hint if run.problem.batch_size is None else f"{hint}, or a larger batch_size"
 
 
 def _first(problem: Problem, recorder: Recorder, which: str = "") -> MeanField:

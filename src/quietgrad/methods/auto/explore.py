@@ -7,7 +7,7 @@ dominates and it is time to anneal. A window that lost is taken back at half the
 
 import equinox as eqx
 
-from ..guarded_adam import guarded_adam
+from ..windows import fresh_optimizer
 from .stage import Runner, Stage, Verdict
 
 WINDOW, BATCH_WINDOW, GROWTH = 200, 500, 0.2
@@ -31,7 +31,7 @@ def explore(run: Runner, at: Stage, rate: float, most_steps: int) -> tuple[Stage
             resets, rate = resets + 1, rate / (4 if kind == "reset" else 2)
             at = run.at(after, at.answer)
             if kind == "reset":
-                fresh = guarded_adam(0.0).init(eqx.filter(at.answer.q, eqx.is_inexact_array))
+                fresh = fresh_optimizer(eqx.filter(at.answer.q, eqx.is_inexact_array))
                 at = at._replace(carry=at.carry._replace(optimizer=fresh))
         else:
             at = after._replace(answer=verdict.found)

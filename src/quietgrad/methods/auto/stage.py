@@ -5,7 +5,6 @@ import math
 from typing import Any, NamedTuple
 
 import equinox as eqx
-import jax
 import numpy as np
 
 from ..._fingerprint import Recipe
@@ -21,7 +20,7 @@ from ..guarded_adam import guarded_adam, usual_square
 from ..journal import Decision
 from ..signal import signal_to_noise
 from ..steps import Carry, Job, Keys
-from ..windows import Rates, run_window
+from ..windows import Rates, fresh_optimizer, in_form_of, no_sums, run_window
 
 # Seconds that a look at other estimators may take, relative to those of the fit so far.
 PROBE_SHARE = 0.1
@@ -90,10 +89,8 @@ class Runner(eqx.Module):
         optimizer, estimator = guarded_adam(0.0), self.first(q)
         recorder.estimator = estimator
         keys = Keys(recorder.words(f"{stream} draws"), recorder.words(f"{stream} rows"))
-        batch_size = self.problem.batch_size
-        job = Job(target, static, estimator, Recipe(optimizer), batch_size, keys)
-        order = on_device(np.arange(target.rows if batch_size is not None else 0, dtype=np.int32))
-        carry = Carry(params, optimizer.init(params), estimator.init(target, q), order)
+        job = Job(target, static, estimator, Recipe(optimizer), self.problem.batch_size, keys)
+        carry = Carry(params, fresh_optimizer(params), estimator.init(target, q))
         return Stage(job, carry, answer, answer.step)
 
     def window(self, at: Stage, length: int, first: float, last: float) -> tuple[Stage, Verdict]:
@@ -105,7 +102,7 @@ class Runner(eqx.Module):
             step = at.step + length
             span = on_device(at.step, np.int32), on_device(step, np.int32)
             after = average = at.carry
-            sums = jax.tree.map(lambda x: on_device(np.zeros(x.shape, x.dtype)), at.carry.params)
+            sums = no_sums(at.carry.params)
             for job, begin, end in self.problem.pieces(at.job, at.step, step):
                 piece = on_device(begin, np.int32), on_device(end, np.int32)
                 after, sums, average = run_window(job, after, sums, piece, span, rates)
@@ -152,7 +149,7 @@ class Runner(eqx.Module):
                 self.problem.target,
                 at.answer.q,
                 at.job.estimator,
-                usual_square(at.carry.optimizer),
+                in_form_of(at.carry.params, usual_square(at.carry.optimizer)),
                 self.problem.batch_size,
                 by_clock=self.by_clock,
                 key=key_of(self.recorder.words("choose")),

@@ -12,7 +12,7 @@ def elbo_iteration(study: StoredStudy) -> list[Plan]:
         "elbo-iteration",
         "ELBO against iterations",
         "ELBO against optimisation steps. Lines are {statistic}s over repetitions, shaded areas the "
-        "range. Higher is better. Methods that end themselves (a dot) have steps of their own kind.",
+        "range. Higher is better. Methods that end themselves are left out: their steps differ in kind.",
         lambda family, statistic: elbo_grid(study, family, "step", statistic),
         "elbo",
     )

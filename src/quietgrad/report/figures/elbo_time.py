@@ -23,5 +23,5 @@ def elbo_time(study: StoredStudy) -> list[Plan]:
 def _clock(study: StoredStudy) -> str:
     if study.timing is None:
         return ""
-    rounds = max((len(time.rounds) for time in study.timing.times), default=0)
+    rounds = max(map(len, study.timing.by_configuration().values()), default=0)
     return f" (steps times the seconds of a step, measured apart in {rounds} interleaved rounds)"

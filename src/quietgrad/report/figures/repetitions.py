@@ -11,9 +11,9 @@ from ..curves import curve, decay, late_limits
 from ..names import styles
 from ..stored_study import StoredStudy, draws_of, has_draws
 from .plan import Plan
+from .trajectories import comparable
 
 TASKS = ("redwine", "diabetes")
-ZOOM = {"redwine": (-145.0, -135.0)}
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,8 @@ KINDS = (
 def repetitions(study: StoredStudy) -> list[Plan]:
     """ELBO, variance ratio, test lppd, and test lppd from close up."""
     task = next((task for task in TASKS if task in study.tasks()), TASKS[0])
-    runs = [r for r in study.main if (r.cell.task, r.cell.family) == (task, "mean-field")]
+    mine = [r for r in study.main if (r.cell.task, r.cell.family) == (task, "mean-field")]
+    runs = comparable(mine)
     made = []
     for kind in KINDS:
         drawable = curve(runs, kind.column) is not None
@@ -69,7 +70,7 @@ def _draw(study: StoredStudy, runs: Sequence[Record], kind: Kind) -> Figure:
     figure, axes = canvas.grid(
         [f"repetition {place + 1}" for place, _ in enumerate(reps)],
         [kind.axis if count is None else f"L = {count}\n{kind.axis}" for count in draws],
-        share_y="all" if ratio else "col",
+        share_y="all",
     )
     if ratio:
         canvas.log_scale(axes[0, 0], [run.column("variance_ratio") for run in runs])
@@ -87,8 +88,8 @@ def _draw(study: StoredStudy, runs: Sequence[Record], kind: Kind) -> Figure:
             canvas.finish_axis(axis, "step" if row == len(draws) - 1 else None)
             if not known:
                 canvas.nothing(axis)
-        if limits := _limits(column, kind, factor):
-            axes[0, place].set_ylim(*limits)
+    if limits := _limits(runs, kind, factor):
+        axes[0, 0].set_ylim(*limits)
     note = f"moving average with factor {factor:g}" if factor else "not smoothed"
     canvas.legend(figure, looks, shown, note)
     return figure
@@ -97,7 +98,5 @@ def _draw(study: StoredStudy, runs: Sequence[Record], kind: Kind) -> Figure:
 def _limits(runs: Sequence[Record], kind: Kind, factor: float) -> tuple[float, float] | None:
     if kind.column == "variance_ratio" or kind.early:
         return None
-    if kind.column == "lppd" and runs[0].cell.task in ZOOM:
-        return ZOOM[runs[0].cell.task]
     lines = [curve([run], kind.column, factor) for run in runs]
     return late_limits([one.for_limits("median") for one in lines if one is not None])

@@ -1,10 +1,11 @@
 """The layout of the paper's main figures: a column for each task, a row for each number of draws."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from ...study.claims.evidence import ESTIMATORS
 from ...study.clock import Clock, clock_of
 from ...study.records import Record
 from .. import canvas
@@ -14,6 +15,9 @@ from ..stored_study import StoredStudy, draws_of, has_draws
 from .plan import Plan
 
 PAPER_FAMILIES = ("mean-field", "real-nvp", "low-rank")
+
+# With more rows than this in a panel only the paper's have a shaded range.
+FEW = 5
 
 Panel = Callable[[Axes, dict[str, Curve], str], None]
 
@@ -69,14 +73,18 @@ def elbo_grid(study: StoredStudy, family: str, x: str, statistic: str) -> Figure
 
     def panel(axis: Axes, curves: dict[str, Curve], task: str) -> None:
         looks, end = styles(study.done), canvas.last_x(curves.values(), x)
+        few = len(curves) <= FEW
         for label, one in curves.items():
-            canvas.line(axis, one, x, statistic, looks[label], end=end)
+            band = few or label in ESTIMATORS
+            canvas.line(axis, one, x, statistic, looks[label], end=end, band=band)
         if x == "seconds":
             canvas.time_axis(axis, curves.values())
         if limits[task] is not None:
             axis.set_ylim(*limits[task])
 
-    note = f"{statistic} and range over repetitions; moving average with factor {factor:g}"
+    note = f"{statistic} over repetitions; shaded: range; moving average with factor {factor:g}"
+    if x == "seconds" and study.timing is not None:
+        note += "\nseconds: steps × the time of a step, measured apart; auto and saa timed as they ran"
     return _grid(study, family, "ELBO (nats)", x, panel, "elbo", factor, note)
 
 
@@ -112,6 +120,8 @@ def _grid(
     note: str,
 ) -> Figure:
     runs = [run for run in study.main if run.cell.family == family]
+    if x == "step":
+        runs = comparable(runs)
     tasks = in_order((run.cell.task for run in runs), study.tasks())
     if x == "seconds":
         # Runs beside others have no seconds until there was a timing pass.
@@ -139,9 +149,15 @@ def _grid(
             panel(axis, curves, task)
             # The last panel of a column that shows anything names the axis.
             below = {r.cell.draws for r in runs if r.cell.task == task} & set(draws[row + 1 :])
-            canvas.finish_axis(axis, None if below else x)
+            named = "joined" if x == "seconds" and study.timing is not None else x
+            canvas.finish_axis(axis, None if below else named)
     canvas.legend(figure, styles(study.done), shown, note)
     return figure
+
+
+def comparable(runs: Sequence[Record]) -> list[Record]:
+    """Runs whose steps can be compared: without methods that end themselves, if there are others."""
+    return [run for run in runs if not run.cell.ends_itself] or list(runs)
 
 
 def _curves(runs: list[Record], column: str, factor: float) -> dict[tuple[str, int | None], Curve]:

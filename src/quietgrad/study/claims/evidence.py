@@ -50,6 +50,10 @@ class Evidence:
         self._tasks = {key[1] for key in self._runs}
         self._respectable: dict[str, Arrival] | None = None
 
+    def has_group(self, group: str) -> bool:
+        """Whether there are runs in a group."""
+        return any(key[0] == group for key in self._runs)
+
     def task(self, model: Model) -> str | None:
         """The paper's data set if the study has it, else its stand-in, else None."""
         return next((task for task in model if task in self._tasks), None)

@@ -1,0 +1,51 @@
+"""Write the tables of docs/reproduction.md and the README's numbers from the stored cells.
+
+Run from the repository: python reproduction/tables.py [--check]
+Each table stands between two comments that name it; what is between them is replaced. `--check` writes
+nothing, and exits with 1 if something would change.
+"""
+
+import argparse
+import re
+import sys
+from pathlib import Path
+
+import blocks
+import remember
+
+from quietgrad.report.stored_study import load
+from quietgrad.study.summary import summarise
+
+HERE = Path(__file__).parent
+PAGES = (HERE.parent / "docs" / "reproduction.md", HERE.parent / "README.md")
+TABLES = {**blocks.TABLES, "numbers": remember.numbers}
+MARK = re.compile(r"(<!-- table: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def renewed(text: str, results: blocks.Results) -> str:
+    """The text of a page with every marked table written anew; an unknown name is an error."""
+    return MARK.sub(lambda found: f"{found[1]}{TABLES[found[2]](results)}\n{found[3]}", text)
+
+
+def main() -> int:
+    """Rewrite the pages, or say which are out of date."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true")
+    check = parser.parse_args().check
+    study = load(HERE)
+    results, stale = blocks.Results(study, summarise(study.records)), []
+    for page in PAGES:
+        before = page.read_text(encoding="utf-8")
+        after = renewed(before, results)
+        if before == after:
+            continue
+        stale.append(page.name)
+        if not check:
+            page.write_text(after, encoding="utf-8")
+    done = "out of date" if check else "written"
+    print(f"{done}: {', '.join(stale)}" if stale else "every table is up to date")
+    return int(bool(stale) and check)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

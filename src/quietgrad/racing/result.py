@@ -1,0 +1,90 @@
+"""What a race hands back: a lane for each entrant, the mark, and what to use."""
+
+from typing import Any
+
+import equinox as eqx
+import numpy as np
+
+from ..judging import MARGIN
+from ..results import FitResult
+
+
+class Lane(eqx.Module):
+    """One entrant's run. What does not apply is None: a mark that was not reached, the noise of a
+    method without an estimator, the cost of a step where steps differ."""
+
+    name: str
+    elbo: float
+    status: str
+    hint: str
+    clock: dict[str, float]
+    seconds: np.ndarray
+    steps: np.ndarray
+    elbos: np.ndarray
+    estimator: str | None
+    microseconds: float | None
+    variance: float | None
+    seconds_to_mark: float | None
+    steps_to_mark: int | None
+
+    @property
+    def noise_cost(self) -> float | None:
+        """Variance times seconds a step: the lower, the cheaper a quiet gradient."""
+        if self.variance is None or self.microseconds is None:
+            return None
+        return self.variance * self.microseconds * 1e-6
+
+
+class RaceResult(eqx.Module):
+    """All lanes, the mark, the best fit, and entrants that could not start with the reason."""
+
+    lanes: list[Lane]
+    mark: float
+    winner: str
+    best: FitResult
+    left_out: dict[str, str]
+    budget: float
+
+    def recommendation(self) -> str:
+        """One sentence on what to use and why."""
+        lanes = {lane.name: lane for lane in self.lanes}
+        winner = lanes[self.winner]
+        if winner.seconds_to_mark is None:
+            return (
+                f"Nobody held the best ELBO long enough to say; {self.winner} ended highest. "
+                "Give the race more seconds."
+            )
+        text = (
+            f"Use {self.winner}: it came within {MARGIN:g} nat of the best ELBO "
+            f"({self.mark + MARGIN:.1f}) after {winner.seconds_to_mark:.2g} s"
+        )
+        plain = lanes.get("nocv 10 draws")
+        if plain is None or plain is winner:
+            return f"{text}."
+        if plain.seconds_to_mark is None:
+            return f"{text}; plain gradients with 10 draws did not get there in {self.budget:.2g} s."
+        times = plain.seconds_to_mark / max(winner.seconds_to_mark, 1e-9)
+        return f"{text}, {times:.1f} times as fast as plain gradients with 10 draws."
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The lanes as plain values, fastest first."""
+        return [
+            {
+                "entrant": lane.name,
+                "elbo": lane.elbo,
+                "status": lane.status,
+                "clock": lane.clock,
+                "seconds_to_mark": lane.seconds_to_mark,
+                "steps_to_mark": lane.steps_to_mark,
+                "estimator": lane.estimator,
+                "microseconds_a_step": lane.microseconds,
+                "gradient_variance": lane.variance,
+                "variance_times_cost": lane.noise_cost,
+                "history": {
+                    "seconds": lane.seconds.tolist(),
+                    "steps": lane.steps.tolist(),
+                    "elbo": lane.elbos.tolist(),
+                },
+            }
+            for lane in self.lanes
+        ]

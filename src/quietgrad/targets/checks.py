@@ -1,0 +1,53 @@
+"""Checks of what a target is given: functions and data that belong together, and what they return."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import PyTree
+
+from .._checks import whole
+
+
+def check_arguments(
+    log_prior: Any, log_likelihood: Any, data: PyTree, dim: int | None, example: PyTree
+) -> None:
+    """Raise unless these make a target: functions, data with a likelihood, one form of points."""
+    for name, fn in (("log_prior", log_prior), ("log_likelihood", log_likelihood)):
+        if not callable(fn) and not (fn is None and name == "log_likelihood"):
+            raise TypeError(f"{name} must be a function; got {type(fn).__name__}")
+    if (log_likelihood is None) != (data is None):
+        given, missing = ("data", "log_likelihood") if data is not None else ("log_likelihood", "data")
+        raise ValueError(f"{given} was given without {missing}; give both, or neither")
+    if dim is not None and example is not None:
+        raise ValueError("give dim (points are vectors) or example (points are pytrees), not both")
+
+
+def check_shape(name: str, fn: Callable[..., Any], dim: int, shape: tuple[int, ...]) -> None:
+    """Raise unless a function of a point returns real numbers of this shape, one for each row if any."""
+    z = jax.ShapeDtypeStruct((dim,), jnp.zeros(()).dtype)
+    try:
+        out = jax.eval_shape(fn, z)
+    except Exception as error:
+        raise ValueError(
+            f"{name} failed on a point of dim {dim}: {type(error).__name__}: {error}\n"
+            f"Check the dim that was given, and that {name} is written in jax.numpy."
+        ) from error
+    if not hasattr(out, "shape") or out.shape != shape or not jnp.issubdtype(out.dtype, jnp.floating):
+        wanted = f"one real value per row, shape {shape}" if shape else "a real scalar for one point"
+        got = f"{out.dtype}{list(out.shape)}" if hasattr(out, "shape") else type(out).__name__
+        raise ValueError(f"{name} must return {wanted}; on a point of dim {dim} it returned {got}")
+
+
+def batch_size_within(rows: int, batch_size: int) -> int:
+    """`batch_size` as an int, or a `ValueError` unless it is between 1 and `rows`."""
+    batch_size = whole(batch_size, "batch_size", least=1)
+    if rows == 0:
+        raise ValueError("batch_size was given, but this target has no data to take batches of")
+    if batch_size > rows:
+        raise ValueError(
+            f"batch_size is {batch_size} but there are only {rows} rows; "
+            f"use at most {rows}, or leave it out for the full data"
+        )
+    return batch_size

@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import resource
 import shutil
 import signal
 import sys
@@ -20,8 +21,9 @@ from .mutant import Mutant
 ROOT = Path(__file__).resolve().parents[2]
 COPIED = ("src", "tests", "examples", "benchmarks", "docs", "pyproject.toml", "README.md")
 LARGE = ("jax", "jax.numpy", "optax", "equinox", "beartype", "scipy.stats", "rich.console")
-# Bugs can make a loop endless; a selection takes seconds.
-SECONDS = 300
+# Bugs can make a loop endless; a selection takes seconds of computing. What waits for much longer than
+# that without computing says nothing: the machine may be busy, or asleep.
+CPU_SECONDS, PATIENCE = 300, 3600
 
 
 def inside(path: str, folder: Path) -> bool:
@@ -83,23 +85,26 @@ class Workshop:
         child = os.fork()
         if child == 0:
             self._child(output, selection)
-        deadline = time.monotonic() + SECONDS
+        deadline = time.monotonic() + PATIENCE
         while (done := os.waitpid(child, os.WNOHANG))[0] == 0:
             if time.monotonic() > deadline:
                 os.kill(child, signal.SIGKILL)
                 os.waitpid(child, 0)
-                return Tested(-1, f"not done after {SECONDS} s", ())
+                return Tested(-2, f"not done after {PATIENCE} s, of which most was waiting", ())
             time.sleep(0.1)
         text = output.read_text(encoding="utf-8", errors="replace")
         lines = [line for line in text.splitlines() if line.strip()]
         failed = [line.split(" ", 1)[1].split(" - ")[0] for line in lines if line.startswith("FAILED ")]
         # A crash in compiled code is no exit code of pytest's, and a failure all the same.
         code = os.waitstatus_to_exitcode(done[1])
+        if code == -signal.SIGXCPU:
+            return Tested(-1, f"not done after {CPU_SECONDS} s of computing", ())
         return Tested(1 if code < 0 else code, lines[-1] if lines else "", tuple(failed))
 
     def _child(self, output: Path, selection: Sequence[str]) -> NoReturn:
         """Run pytest in the copy and end this process with its exit code, whatever happens."""
         code = 3
+        resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS + 10))
         try:
             with output.open("w") as file:
                 os.dup2(file.fileno(), 1)

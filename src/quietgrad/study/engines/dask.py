@@ -24,7 +24,7 @@ from .processes import GRACE_SECONDS
 
 with needs_extra("study", "the dask engine"):
     from distributed import Client, LocalCluster, Security, as_completed, get_worker
-    from distributed.comm import connect
+    from distributed.comm.core import connect
     from distributed.utils import LoopRunner, wait_for
 
 CONNECT_SECONDS = 30

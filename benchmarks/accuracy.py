@@ -4,7 +4,7 @@ Run from the repository:
   python benchmarks/accuracy.py reference    reference moments, where there are none yet
   python benchmarks/accuracy.py run          fits that are not stored yet, a process for each model
   python benchmarks/accuracy.py run --cold   times of a first and a second fit, a process for each pair
-  python benchmarks/accuracy.py table        what came out, in Markdown
+  python benchmarks/accuracy.py table        what came out, in Markdown; --write: in docs/trust.md too
 
 Fits are in double precision. All commands can be stopped and started again: what is stored is left.
 """
@@ -17,9 +17,10 @@ import jax
 import zoo
 from zoo import reference
 from zoo.judging import classify
+from zoo.published import publish
 from zoo.running import fits
 from zoo.store import Store
-from zoo.table import TOOLS
+from zoo.table import TOOLS, page
 
 OURS = ("auto", "full-rank", "mean-field")
 
@@ -36,6 +37,7 @@ def main() -> int:
     running.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     running.add_argument("--cold", action="store_true", help="time first fits instead; the first seed")
     tabling = commands.add_parser("table", help="print the stored results")
+    tabling.add_argument("--write", action="store_true", help="put them into docs/trust.md as well")
     for command in (making, running, tabling):
         command.add_argument("--models", nargs="+", default=list(zoo.REGISTRY), choices=zoo.REGISTRY)
     for command in (making, running):
@@ -47,7 +49,7 @@ def main() -> int:
     if arguments.command == "reference":
         return make_references(arguments.models, again=arguments.again)
     if arguments.command == "table":
-        return print_table(arguments.label, arguments.models)
+        return print_table(arguments.label, arguments.models, write=arguments.write)
     return run_cold(arguments) if arguments.cold else run(arguments)
 
 
@@ -115,11 +117,12 @@ def with_reference(names: list[str]) -> list[str]:
     return [name for name in names if name in references and references[name]["good"]]
 
 
-def print_table(label: str, names: list[str]) -> int:
-    """Print the summary and the models."""
-    from zoo.table import page
-
-    print("\n".join(page(Store(label), Store("cold"), names, reference.read())))
+def print_table(label: str, names: list[str], *, write: bool) -> int:
+    """Print what was run, the summary and the models."""
+    lines = page(Store(label), Store("cold"), names, reference.read())
+    print("\n".join(lines))
+    if write:
+        publish(lines)
     return 0
 
 

@@ -11,7 +11,9 @@ if not BENCHMARKS.exists():
     pytest.skip("the benchmarks are not part of the source distribution", allow_module_level=True)
 sys.path.insert(0, str(BENCHMARKS))
 
-store, running, table = map(import_module, ("zoo.store", "zoo.running", "zoo.table"))
+zoo, store, running, table, published = map(
+    import_module, ("zoo", "zoo.store", "zoo.running", "zoo.table", "zoo.published")
+)
 judging, reference = map(import_module, ("zoo.judging", "zoo.reference"))
 HERE = {"commit": "0" * 40, "dirty": False, "cpu": "a cpu", "cores": 2}
 HERE |= {"python": "3", "jax": "0", "precision": "float64"}
@@ -133,3 +135,35 @@ def test_stored_fits_of_odd_posteriors_say_what_is_wrong(name):
         reason, advice = ODD[name]
         assert any(reason in line for line in row["reasons"]), row["reasons"]
         assert any(advice in line for line in row["advice"]), row["advice"]
+
+
+def test_the_tables_in_the_docs_are_those_of_the_stored_rows():
+    rows, cold = store.Store("fits"), store.Store("cold")
+    now = table.page(rows, cold, list(zoo.REGISTRY), reference.read())
+    there = published.published(published.DOCS.read_text())
+    assert there == now, "run python benchmarks/accuracy.py table --write"
+
+
+def test_tables_go_between_their_marks_and_nowhere_else(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text(f"before\n{published.BEGIN}\nold\n{published.END}\nafter\n")
+    for lines in (["| a |", "", "| b |"], ["c"]):
+        published.publish(lines, page)
+        assert published.published(page.read_text()) == lines
+        assert page.read_text().startswith("before\n")
+        assert page.read_text().endswith("\nafter\n")
+    page.write_text("no marks\n")
+    with pytest.raises(ValueError, match="needs the marks"):
+        published.publish(["c"], page)
+
+
+def test_what_was_not_run_is_named(tmp_path):
+    rows = store.Store("fits", tmp_path)
+    for seed in range(3):
+        rows.put(row_of(seed=seed), HERE)
+    truths = {"logistic": TRUTH | {"good": True}, "ar2": TRUTH | {"good": True}}
+    lines = table.coverage(rows, ["logistic", "ar2", "arma"], truths)
+    words = table.TOOLS["auto"]
+    assert lines[0] == f"- {words}: 3 fits of 1 of 2 models, 1 of them with 3 seeds; no fit of ar2."
+    assert lines[1].endswith(": not run.")
+    assert lines[-1] == "- No reference yet: arma."

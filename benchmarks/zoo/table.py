@@ -31,13 +31,40 @@ def page(fits: Store, cold: Store, names: list[str], references: dict[str, Any])
     held = [row for row in rows if row["model"] in HELD_BACK]
     timed = [row for tool in TOOLS for row in cold.rows(tool) if row["model"] in names]
     return [
+        "What was run:", "", *coverage(fits, names, references), "",
         "All models:", "", *summary(rows, references), "",
         "Models on which the verdict was shaped:", "", *summary(seen, references), "",
         "Models held back:", "", *summary(held, references), "",
-        "Seconds, median over models:", "", *seconds(timed), "",
+        *(["Seconds, median over models:", "", *seconds(timed), ""] if timed else []),
+        "The largest error of a mean over seeds, in posterior sds, and the class of the worst fit:", "",
         *by_model(rows, references), "",
-        *where(fits), *where(cold),
+        "Where the rows are from:", "", *where(fits), *where(cold),
     ]  # fmt: skip
+
+
+def coverage(fits: Store, names: list[str], references: dict[str, Any], seeds: int = 3) -> list[str]:
+    """What was run and what was not, one line for each tool."""
+    ready = [name for name in names if references.get(name, {}).get("good")]
+    lines = []
+    for tool, words in TOOLS.items():
+        rows = [row for row in fits.rows(tool) if row["model"] in names]
+        if not rows:
+            lines.append(f"- {words}: not run.")
+            continue
+        missing = [name for name in ready if name not in {row["model"] for row in rows}]
+        complete = _with_seeds(rows, seeds)
+        left = f"; no fit of {', '.join(missing)}" if missing else ""
+        lines.append(
+            f"- {words}: {len(rows)} fits of {len(ready) - len(missing)} of {len(ready)} models, "
+            f"{complete} of them with {seeds} seeds{left}."
+        )
+    without = [name for name in names if name not in ready]
+    return lines + [f"- No reference yet: {', '.join(without)}."] * bool(without)
+
+
+def _with_seeds(rows: list[Row], seeds: int) -> int:
+    names = [row["model"] for row in rows]
+    return sum(names.count(name) >= seeds for name in set(names))
 
 
 def summary(rows: list[Row], references: dict[str, Any]) -> list[str]:

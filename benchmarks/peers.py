@@ -6,7 +6,9 @@ clock starts, for all. Answers on the way are kept and judged afterwards, all wi
 quietgrad's log density. The mark is the best ELBO that anyone reached in that family, less one nat.
 
 Run from the repository, on a machine that does nothing else: python benchmarks/peers.py [--quick]
-Finished runs are kept in results/peers.json, and a second call does what is missing; --table prints.
+--quick has two models, two families, one rate and a shorter limit. Finished runs are kept in
+results/peers.json (peers_quick.json), and a second call does what is missing; --table prints, and
+--write puts the table into docs/benchmarks.md.
 """
 
 import argparse
@@ -27,17 +29,23 @@ from timing import save
 TASKS = ("breast-cancer", "counts", "diabetes", "frisk", "a1a", "redwine")
 QUICK = ("breast-cancer", "counts")
 FAMILIES = ("mean-field", "low-rank", "full-rank")
+QUICK_FAMILIES = ("mean-field", "full-rank")
 # A full-rank Gaussian of the network has 200,000 parameters.
 LEFT_OUT = {("diabetes", "full-rank"), ("redwine", "full-rank")}
 # Seconds that a stochastic run may take, cold and warm each.
-LIMIT = 40.0
+LIMIT, QUICK_LIMIT = 40.0, 6.0
 DRAWS, MARGIN = 4096, 1.0
 ISOLATED = {"JAX_ENABLE_COMPILATION_CACHE": "false", "QUIETGRAD_COMPILED": "off"}
-STORED = Path(__file__).parent / "results" / "peers.json"
+HERE = Path(__file__).parent
+DOCS, BEGIN, END = (
+    HERE.parent / "docs" / "benchmarks.md",
+    "<!-- peers: begin -->\n",
+    "<!-- peers: end -->",
+)
 Row = dict[str, Any]
 
 
-def run_here(task_name: str, family: str, tool: str, rate: float | None, seed: int) -> Row:
+def run_here(task_name: str, family: str, tool: str, rate: float | None, seed: int, limit: float) -> Row:
     """A cold and a warm run of one tool in this process, with what it needed."""
     import jax
     import jax.numpy as jnp
@@ -56,7 +64,7 @@ def run_here(task_name: str, family: str, tool: str, rate: float | None, seed: i
         seen = []
         for at in snapshots:
             seen.append(at)
-            if at.seconds > LIMIT:
+            if at.seconds > limit:
                 break
         return [[a.seconds, a.steps, float(mean_term(*a.draw(jr.key(7), DRAWS)))] for a in seen]
 
@@ -71,8 +79,9 @@ def plan(given: argparse.Namespace) -> list[Row]:
     """All runs, tools taking turns within a repetition."""
     from contenders import REGISTRY
 
+    limit = QUICK_LIMIT if given.quick else LIMIT
     rows = [
-        {"task": task, "family": family, "tool": tool, "rate": rate, "seed": seed}
+        {"task": task, "family": family, "tool": tool, "rate": rate, "seed": seed, "limit": limit}
         for task, family in itertools.product(given.tasks, given.families)
         if (task, family) not in LEFT_OUT
         for seed in range(given.repeats)
@@ -80,8 +89,13 @@ def plan(given: argparse.Namespace) -> list[Row]:
         if family in contender.families
         for rate in contender.rates
     ]
-    # The best rate is looked for once, unless --all-rates.
-    return [row for row in rows if row["seed"] == 0 or row["rate"] in (None, 0.01) or given.all_rates]
+    # The best rate is looked for once, unless --all-rates, and not in a hurry.
+    looked_for = [row["seed"] == 0 and not given.quick for row in rows]
+    return [
+        row
+        for row, every in zip(rows, looked_for, strict=True)
+        if every or row["rate"] in (None, 0.01) or given.all_rates
+    ]
 
 
 def in_fresh_process(row: Row) -> Row:
@@ -127,6 +141,18 @@ def table(rows: list[Row]) -> str:
     return "\n".join(lines)
 
 
+def write(rows: list[Row], command: str) -> None:
+    """Put the table between the two marks of the documentation."""
+    before, _, rest = DOCS.read_text().partition(BEGIN)
+    _, _, after = rest.partition(END)
+    repeats = 1 + max(row["seed"] for row in rows)
+    limit = max(row["limit"] for row in rows)
+    about = (
+        f"`{command}`, {repeats} repetition{'s' if repeats > 1 else ''}, at most {limit:.0f} s a run:"
+    )
+    DOCS.write_text(f"{before}{BEGIN}{about}\n\n{table(rows)}\n{END}{after}")
+
+
 def _grouped(rows: list[Row], *names: str) -> list[tuple[tuple[Any, ...], list[Row]]]:
     groups: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
@@ -157,22 +183,26 @@ def main() -> None:
     """Run what is missing, print the table; or be one of the fresh processes."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tasks", nargs="+", default=None)
-    parser.add_argument("--families", nargs="+", default=FAMILIES)
+    parser.add_argument("--families", nargs="+", default=None)
     parser.add_argument("--repeats", type=int, default=None)
-    parser.add_argument("--quick", action="store_true", help="two models, one repetition")
+    parser.add_argument("--quick", action="store_true", help="two models, one repetition, one rate")
+    parser.add_argument("--write", action="store_true", help="put the table into the documentation")
     parser.add_argument("--all-rates", action="store_true", help="every rate in every repetition")
     parser.add_argument("--table", action="store_true", help="run nothing")
     parser.add_argument("--only", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.only is not None:
         row = json.loads(given.only)
-        found = run_here(row["task"], row["family"], row["tool"], row["rate"], row["seed"])
-        print(json.dumps(found))
+        known = ("task", "family", "tool", "rate", "seed", "limit")
+        print(json.dumps(run_here(*(row[name] for name in known))))
         return
     given.tasks = given.tasks or (QUICK if given.quick else TASKS)
+    given.families = given.families or (QUICK_FAMILIES if given.quick else FAMILIES)
     given.repeats = given.repeats or (1 if given.quick else 5)
-    rows = json.loads(STORED.read_text())["rows"] if STORED.exists() else []
-    if not given.table:
+    name = "peers_quick" if given.quick else "peers"
+    stored = HERE / "results" / f"{name}.json"
+    rows = json.loads(stored.read_text())["rows"] if stored.exists() else []
+    if not given.table and not given.write:
         from contenders import REGISTRY
 
         for name, contender in REGISTRY.items():
@@ -183,8 +213,10 @@ def main() -> None:
             if tuple(row[name] for name in known) not in have:
                 print(*row.values(), flush=True)
                 rows.append(in_fresh_process(row))
-                save("peers", rows)
+                save(name, rows)
     print(table(rows))
+    if given.write:
+        write(rows, f"python benchmarks/peers.py{' --quick' if given.quick else ''}")
 
 
 if __name__ == "__main__":

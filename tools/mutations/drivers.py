@@ -109,7 +109,7 @@ METHODS = [
     Mutant(
         "auto keeps a worse answer",
         "methods/auto/anneal.py",
-        "answer = verdict.found if verdict.gain > 0 else at.answer",
+        "answer = verdict.found if verdict.gain > 0 or unclear else at.answer",
         "answer = verdict.found",
         "a round that gained nothing replaces the answer before it",
         f"{AUTO} -k 'taken_back or better or worse'",
@@ -223,7 +223,7 @@ JUDGES = [
     ),
     Mutant(
         "one stream for everything",
-        "recorder/recorder.py",
+        "recorder/streams.py",
         "[*self._key, zlib.crc32(stream.encode())]",
         "[*self._key, 0]",
         "draws and rows and judge share their random numbers",
@@ -232,8 +232,8 @@ JUDGES = [
     Mutant(
         "a limit that never ends",
         "recorder/limits.py",
-        "        if self.left() <= 0:\n",
-        "        if self.left() <= -1e9:\n",
+        "if timed and self.left() <= 0:",
+        "if timed and self.left() <= -1e9:",
         "time limits are not kept",
         f"{RECORDER} -k limit",
     ),

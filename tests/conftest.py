@@ -1,6 +1,7 @@
 """Settings of every test: double precision, no silent broadcasting, and a key that never changes."""
 
 import gc
+import itertools
 import os
 import signal
 from pathlib import Path
@@ -20,6 +21,11 @@ from subjects import key_of  # noqa: E402
 # A shell starts what it runs in the background deaf to Ctrl-C, which some tests send.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Tracing makes many objects that live as long as their program. Looking through all of them again and
+# again took a tenth of the time.
+gc.freeze()
+gc.set_threshold(100_000, 50, 1000)
 
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_rank_promotion", "raise")
@@ -62,12 +68,16 @@ def pytest_terminal_summary(terminalreporter):
 # and XLA crashes at the limit.
 MOST_MAPS = 25_000
 MAPS = Path("/proc/self/maps")
+# Tests between two looks at them, which take some milliseconds each.
+LOOK_EVERY = 20
+TESTS = itertools.count(1)
 
 
 @pytest.fixture(autouse=True)
 def few_programs():
     """Forget compiled programs before they are too many for one process."""
     yield
-    if MAPS.exists() and MAPS.read_bytes().count(b"\n") > MOST_MAPS:
+    due = next(TESTS) % LOOK_EVERY == 0
+    if due and MAPS.exists() and MAPS.read_bytes().count(b"\n") > MOST_MAPS:
         jax.clear_caches()
         gc.collect()

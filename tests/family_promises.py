@@ -58,10 +58,16 @@ def promise(*, needs: type = AbstractFamily, largest: int = DIMS[-1], own_base: 
     return add
 
 
-def promises_of(name: str) -> Iterator[tuple[Case, str]]:
-    """All that a registered family promises: cases, each with the promises that concern it."""
-    cases = [(name, dim, None) for dim in DIMS] + [(name, 2, base) for base in other_bases(name)]
-    for case in cases:
+def cases_of(name: str) -> list[Case]:
+    """A family at every dimension, and in two on every other base."""
+    return [(name, dim, None) for dim in DIMS] + [(name, 2, base) for base in other_bases(name)]
+
+
+def promises_of(name: str, largest: int = DIMS[-1]) -> Iterator[tuple[Case, str]]:
+    """All that a family promises up to a dimension: cases, each with the promises that concern it."""
+    for case in cases_of(name):
+        if case[1] > largest:
+            continue
         yield from ((case, kept) for kept, made in PROMISES.items() if made.concerns(case))
 
 
@@ -240,7 +246,8 @@ def samples_are_transported_base_draws(case: Case) -> None:
     assert q.sample(key).shape == (1, q.dim)
 
 
-@promise()
+# What is promoted is promoted in two dimensions too.
+@promise(largest=2)
 def single_precision_stays_single(case: Case) -> None:
     low = cast(family(*case), jnp.float32)
     e = jax.eval_shape(lambda key: low.base.sample((6, low.base_dim), low.dtype, key=key), jr.key(0))

@@ -1,17 +1,28 @@
 """The triple for loops of one's own: pure functions that scan, vectorise and agree with a fit."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import optax
 import pytest
+from oracles import assert_same
 from subjects import TRACES, target_2d
 
 import quietgrad as qg
 
 X = jnp.asarray(np.random.default_rng(0).normal(size=(12, 2)))
 Y = X @ jnp.array([1.0, -1.0])
+STEPS = 1000
+
+
+def reach(rate, steps):
+    """The way that Adam can go in the last 4 % of its steps, none longer than its rate.
+
+    With sticking the landing noise dies out at the optimum, so this is all that can be left.
+    """
+    return float(jnp.sum(rate(jnp.arange(steps - steps // 25, steps))))
 
 
 def regression():
@@ -25,20 +36,22 @@ def regression():
 
 def test_a_scan_of_steps_is_a_fit(key):
     """The posterior is a correlated Gaussian, which full rank holds: the ELBO is exact at the end."""
-    rate = optax.cosine_decay_schedule(0.1, 1000)
+    rate = optax.cosine_decay_schedule(0.1, STEPS)
     loop = qg.loop(regression(), "full-rank", optimizer=optax.adam(rate))
     state, info = jax.jit(lambda s, k: jax.lax.scan(loop.step, s, k))(
-        loop.init(key), jr.split(key, 1000)
+        loop.init(key), jr.split(key, STEPS)
     )
     precision = X.T @ X + jnp.eye(2)
     mean = jnp.linalg.solve(precision, X.T @ Y)
     q = loop.family(state)
     covariance = q.covariance_matmul(jnp.eye(2))
-    # Noise dies out at the optimum with sticking the landing; what is left is the last steps' rate.
-    np.testing.assert_allclose(q.mean(), mean, atol=1e-2)
-    np.testing.assert_allclose(precision @ covariance, np.eye(2), atol=5e-2)
-    assert info.elbo.shape == info.gradient_norm.shape == (1000,)
-    assert info.gradient_norm[-1] < 1e-2 * info.gradient_norm[0]
+    np.testing.assert_allclose(q.mean(), mean, atol=reach(rate, STEPS))
+    # Each entry is a sum over two coordinates of products of two factors, all within reach.
+    np.testing.assert_allclose(precision @ covariance, np.eye(2), atol=4 * reach(rate, STEPS))
+    assert info.elbo.shape == info.gradient_norm.shape == (STEPS,)
+    # The gradient is proportional to the distance that is left.
+    distance = jnp.linalg.norm(loop.family(loop.init(key)).mean() - mean)
+    assert info.gradient_norm[-1] < reach(rate, STEPS) / distance * info.gradient_norm[0]
     draws = loop.sample(state, key, 5)
     assert draws["w"].shape == (5, 2)
     assert loop.hyperparameters(state) is None
@@ -56,9 +69,13 @@ def test_steps_are_pure_and_traced_once(key):
         step(state, keys[0])
     assert TRACES[0] - before == first
     scanned, infos = jax.lax.scan(loop.step, state, keys)
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-9), scanned, one_by_one)
     assert info is not None
-    np.testing.assert_allclose(infos.elbo[-1], info.elbo, rtol=1e-9)
+    last = jax.tree.map(lambda x: x[-1], infos)
+    # Four steps, each a few hundred operations deep at most.
+    found, expected = (
+        eqx.filter(x, eqx.is_inexact_array) for x in ((scanned, last), (one_by_one, info))
+    )
+    assert_same(found, expected, operations=4 * 300)
     chains = jax.vmap(loop.step, in_axes=(None, 0))(state, keys)[0]
     assert chains.params.loc.shape == (4, 2)
 
@@ -85,12 +102,14 @@ def test_hyperparameters_move_with_the_rest(key):
     target = qg.Target(
         lambda z, h: -0.5 * jnp.sum((z - h["loc"]) ** 2), lambda z, x: -0.5 * (x - z[0]) ** 2, Y, dim=1
     )
+    rate = optax.cosine_decay_schedule(0.1, STEPS)
     loop = qg.loop(
-        target, "mean-field", optimizer=optax.adam(0.1), hyperparameters={"loc": jnp.zeros(1)}
+        target, "mean-field", optimizer=optax.adam(rate), hyperparameters={"loc": jnp.zeros(1)}
     )
-    state, _ = jax.lax.scan(loop.step, loop.init(key), jr.split(key, 600))
+    state, _ = jax.lax.scan(loop.step, loop.init(key), jr.split(key, STEPS))
     # Without a scale to fit, the best centre of the prior is the mean of the data.
-    np.testing.assert_allclose(loop.hyperparameters(state)["loc"], np.mean(Y), atol=0.05)
+    centre = loop.hyperparameters(state)["loc"]
+    np.testing.assert_allclose(centre, np.mean(Y), atol=reach(rate, STEPS))
     assert loop.sample(state, key, 3).shape == (3, 1)
 
 

@@ -232,8 +232,8 @@ JUDGES = [
     Mutant(
         "a limit that never ends",
         "recorder/limits.py",
-        "        if timed and self.left() <= 0:\n",
-        "        if timed and self.left() <= -1e9:\n",
+        "if timed and self.left() <= 0:",
+        "if timed and self.left() <= -1e9:",
         "time limits are not kept",
         f"{RECORDER} -k limit",
     ),

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
+import optax
 import pymc
 import pytest
 import xarray
@@ -136,3 +137,39 @@ def test_names_with_slashes_can_be_stored(key, tmp_path):
     assert set(tree["posterior"].data_vars) == {"block.mean"}
     assert set(tree["observed_data"].data_vars) == {"block.y"}
     tree.to_netcdf(tmp_path / "fit.nc")
+
+
+def test_labels_can_be_given(key):
+    """NumPyro's plates have no labels, and its deterministic sites no axes."""
+    target = numpyro_model()
+    q = qg.MeanField.init(target.dim, key=key)
+    groups = ["a", "b", "c", "d"]
+    tree = adapter.to_arviz(
+        target, q, key, 5, coords={"groups": groups}, dims={"slope": ["groups", "term"]}
+    )
+    slope = tree["posterior"]["slope"]
+    assert slope.dims == ("chain", "draw", "groups", "term")
+    assert list(slope["groups"].values) == groups
+    assert "slope[b, 1]" in adapter.summary(tree).index
+    for labels, words in (
+        ({"coords": {"group": groups}}, "coords has 'group'; there are.*groups"),
+        ({"coords": {"groups": groups[1:]}}, "3 labels for 'groups', which has length 4"),
+        ({"dims": {"slop": ["a"]}}, "dims has 'slop'; there are"),
+        ({"dims": {"slope": ["a"]}}, r"1 axes of 'slope', which has shape \(4, 2\)"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            adapter.to_arviz(target, q, key, 5, **labels)
+
+
+def test_corrected_draws_have_the_posteriors_moments(key):
+    """q is a sixth of an sd off and a little wide, which importance weights mend."""
+    target = qg.Target.from_logdensity(lambda z: -0.5 * jnp.sum(z**2), 2)
+    start = qg.MeanField(jnp.full(2, 1 / 6), jnp.full(2, 0.2))
+    result = qg.fit(target, start, method=qg.Sgd(steps=1, optimizer=optax.sgd(0.0)), key=key)
+    tree = result.to_arviz(4000, corrected=True)
+    draws = np.asarray(tree["posterior"]["z"])[0]
+    np.testing.assert_allclose(draws.mean(axis=0), 0.0, atol=5 / np.sqrt(2000))
+    assert set(tree["sample_stats"].data_vars) == {"lp"}
+    assert "importance-corrected" in tree["posterior"].attrs["kind"]
+    assert tree["posterior"].attrs["kind"] != result.to_arviz(10)["posterior"].attrs["kind"]
+    assert abs(float(result.summary(4000, corrected=True)["mean"].astype(float).iloc[0])) < 0.12

@@ -7,6 +7,7 @@ import pytest
 from arviz_stats.loo import loo as leave_one_out
 
 import quietgrad as qg
+from quietgrad.adapters.arviz import to_arviz
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS"),
@@ -36,19 +37,20 @@ def hierarchical():
 
 
 def transforms():
-    with pm.Model() as model:
-        weight = pm.Dirichlet("weight", np.ones(3))
+    with pm.Model(coords={"part": ["low", "middle", "high"], "grade": [10, 20, 30]}) as model:
+        weight = pm.Dirichlet("weight", np.ones(3), dims="part")
         chol, _, _ = pm.LKJCholeskyCov("chol", n=2, eta=2.0, sd_dist=pm.Exponential.dist(1.0))
         low = pm.Uniform("low", -2, 1)
-        cut = pm.Normal("cut", 0, 1, shape=3, transform=pm.distributions.transforms.ordered)
+        ordered = pm.distributions.transforms.ordered
+        cut = pm.Normal("cut", 0, 1, dims="grade", transform=ordered)
         pm.Potential("pull", -((cut[0] - low) ** 2) + pm.math.log(weight[0]))
         pm.MvNormal("y", np.zeros(2), chol=chol, observed=X[:, :2])
     return model
 
 
 def without_data():
-    with pm.Model() as model:
-        pm.Gamma("rate", 2.0, 1.0, shape=(2, 3))
+    with pm.Model(coords={"year": [2024, 2025], "site": ["a", "b", "c"]}) as model:
+        pm.Gamma("rate", 2.0, 1.0, dims=("year", "site"))
     return model
 
 
@@ -65,6 +67,13 @@ SHAPES = {
         "cut": (3,),
     },
     "without_data": {"rate": (2, 3)},
+}
+# Named axes of what a model has, beside chain and draw, and their labels; other axes are numbered.
+DIMS = {
+    "regression": {"w": ["input"], "logits": ["row"], "y": ["row"]},
+    "hierarchical": {"theta": ["group"]},
+    "transforms": {"weight": ["part"], "cut": ["grade"]},
+    "without_data": {"rate": ["year", "site"]},
 }
 
 
@@ -84,21 +93,49 @@ def test_log_density_and_variables_are_pymcs(name):
         np.testing.assert_allclose(variables[variable.name], value, rtol=1e-6)
 
 
-def test_names_dims_and_coords_come_back(key):
+@pytest.mark.parametrize("name", MODELS)
+def test_names_dims_coords_and_shapes_come_back(name, key):
+    """At a q that was not fitted: labels do not depend on it."""
+    model = MODELS[name]()
+    target = qg.Target.from_pymc(model)
+    q = qg.MeanField.init(target.dim, key=key)
+    tree = to_arviz(target, q, key, 7)
+    posterior = tree["posterior"]
+    assert {k: v.shape[2:] for k, v in posterior.data_vars.items()} == SHAPES[name]
+    for variable, axes in DIMS[name].items():
+        groups = [tree[group] for group in ("posterior", "log_likelihood") if group in tree.children]
+        (found,) = [group[variable] for group in groups if variable in group]
+        assert found.dims == ("chain", "draw", *axes)
+        for axis in axes:
+            assert list(found[axis].values) == list(model.coords[axis])
+    for variable in model.observed_RVs:
+        observed = np.asarray(model.rvs_to_values[variable].data)
+        np.testing.assert_array_equal(tree["observed_data"][variable.name], observed)
+
+
+def test_a_fit_is_summarised_and_predicts_in_the_models_names(key):
     result = qg.fit(qg.Target.from_pymc(regression()), method="saa", key=key)
-    tree = result.to_arviz(100)
-    w = tree["posterior"]["w"]
-    assert w.dims == ("chain", "draw", "input")
-    assert list(w["input"].values) == ["age", "size", "cost"]
-    assert tree["posterior"]["logits"].dims == ("chain", "draw", "row")
-    assert tree["log_likelihood"]["y"].dims == ("chain", "draw", "row")
-    np.testing.assert_array_equal(tree["observed_data"]["y"], (Y > 0).astype(int))
     assert "w[age]" in result.summary(100).index
     assert np.isfinite(leave_one_out(result.to_arviz(1000)).elpd)
     predicted = result.predictive(key, draws=20)
     assert predicted["y"].shape == (20, 12)
     with pytest.raises(ValueError, match="pymc.set_data"):
         result.predictive(key, X)
+
+
+def test_predictions_come_from_the_draws_and_follow_new_data(key):
+    """Not from the prior of a variable with dims, which PyMC takes for one that may have changed."""
+    with pm.Model(coords={"side": ["left", "right"]}) as model:
+        x = pm.Data("x", np.ones(3))
+        level = pm.Normal("level", 0, 1, dims="side")
+        pm.Normal("y", level[0] * x + 0 * level[1], 0.01, observed=np.full(3, 2.0))
+    result = qg.fit(qg.Target.from_pymc(model), method="saa", key=key)
+    for factor in (1.0, 3.0):
+        with model:
+            pm.set_data({"x": np.full(3, factor)})
+        drawn = result.predictive(key, draws=50)["y"]
+        # The posterior of the level is 2 ± 0.006; its prior has sd 1.
+        np.testing.assert_allclose(drawn, 2.0 * factor, atol=0.2)
 
 
 def test_new_data_need_no_compilation(key):

@@ -1,5 +1,6 @@
 """The command line itself: names, help without jax, completion, and codes for misuse."""
 
+import shutil
 import subprocess
 import sys
 from typing import get_args
@@ -40,6 +41,32 @@ def test_completion_knows_commands_options_and_names(shell):
     script = app.generate_completion(shell=shell)
     for word in ("fit", "race", "family", "mean-field", "quiet-stein"):
         assert word in script
+
+
+COMPLETE = """
+function=$(complete -p quietgrad | sed 's/.*-F \\([^ ]*\\).*/\\1/')
+COMP_WORDS=(quietgrad "$@"); COMP_CWORD=$#
+$function quietgrad "${COMP_WORDS[$#]}" "${COMP_WORDS[$# - 1]}"
+echo "${COMPREPLY[@]}"
+"""
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
+@pytest.mark.parametrize(
+    ("words", "completed"),
+    [
+        (["f"], "fit"),
+        (["fit", "my_model.py:model", "--checkp"], "--checkpoint"),
+        (["fit", "my_model.py:model", "--family", "full"], "full-rank"),
+        (["study", "st"], "status"),
+    ],
+)
+def test_bash_completes(words, completed):
+    script = app.generate_completion(shell="bash") + COMPLETE
+    done = subprocess.run(
+        ["bash", "-c", script, "bash", *words], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == [completed]
 
 
 def test_completion_can_be_installed():

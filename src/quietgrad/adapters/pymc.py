@@ -21,6 +21,7 @@ with needs_extra("pymc", "a PyMC model"):
     import pymc
     import pymc.sampling.jax  # noqa: F401  (teaches PyTensor's JAX back end PyMC's own operations)
     import xarray
+    from pymc.model.transform.optimization import freeze_dims_and_data
     from pymc.pytensorf import SharedVariable
     from pymc.util import get_default_varnames
     from pytensor.compile import mode
@@ -71,6 +72,8 @@ class PymcModel(AbstractNamedModel):
 
     def log_likelihoods(self, point: Point) -> dict[str, Array]:
         """Of every observed variable, element by element."""
+        if not self.program.observed:
+            return {}
         values = self.program.log_likelihoods(*self._inputs(point))
         return dict(zip(self.program.observed, values, strict=True))
 
@@ -110,7 +113,9 @@ class PymcModel(AbstractNamedModel):
         seed = int(jax.random.randint(key, (), 0, 2**31 - 1))
         drawn = pymc.sample_posterior_predictive(
             xarray.Dataset(chain),
-            model=self.source,
+            # PyMC would draw anew, from their priors, variables that depend on dims or data that might
+            # have changed since; frozen, they cannot have.
+            model=freeze_dims_and_data(self.source),
             random_seed=seed,
             progressbar=False,
             return_inferencedata=False,

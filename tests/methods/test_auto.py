@@ -304,3 +304,20 @@ def test_minibatches(family):
     result = qg.fit(target, family, method=qg.Auto(steps=3000), batch_size=32, key=jr.key(2))
     (ours, error), (best, _) = height(target, result.q), height(target, whole.q)
     assert ours > best - 1.0 - 5 * error
+
+
+@pytest.mark.parametrize("family", ["mean-field", "full-rank"])
+def test_a_funnel_s_valley_is_walked_to_its_end(family):
+    """Newton steps rest in the neck, where each promises little: means and scales must move together.
+
+    At the best mean-field normal the mean of v is 0, 1 / var v = 1/9 + 1/2 and log var z = -var v / 2.
+    """
+    target = qg.Target.from_logdensity(
+        lambda z: -((z[0] / 3) ** 2) / 2 - z[1] ** 2 * jnp.exp(-z[0]) / 2 - z[0] / 2, dim=2
+    )
+    result = qg.fit(target, family, key=jr.key(0))
+    variance = 18 / 11
+    best = np.log(2 * np.pi) + 1 + (np.log(variance) - variance / 2) / 2 - variance / 18 - 0.5
+    assert result.status == "converged"
+    assert result.elbo > best - 0.5 - 3 * result.elbo_error
+    assert "valley" in [decision.kind for decision in result.decisions]

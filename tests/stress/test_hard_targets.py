@@ -43,10 +43,7 @@ LARGE = 1000
 # Said wrongly, or of something else than meant: docs/reliability.md. Strict, so mended ones must go.
 RIDGE = "the ELBO has no end between the coordinates, and only coordinates are looked along"
 BOUNDED = "improper, but the ELBO of a mean-field normal is bounded, and its optimum was found"
-FUNNEL = "a Newton step promises less than the gain, and the ELBO is 1.2 nats below the best"
 KNOWN: dict[tuple[str, str], str] = {
-    ("funnel", "auto"): FUNNEL,
-    ("funnel", "auto, full-rank"): FUNNEL,
     **{("Cauchy likelihood", m): "the lower of two modes" for m in ("auto", "auto, full-rank", "bam")},
     **{("perfect collinearity without a prior", m): BOUNDED for m in ("auto", "saa")},
     **{("perfect collinearity without a prior", m): RIDGE for m in ("auto, full-rank", "bam")},

@@ -9,10 +9,11 @@ class Decision:
     """One decision.
 
     `kind`: "climb" (starts at fixed draws competed), "embed" (a richer family starts from a simpler
-    one's solution), "mode" (another start), "newton" and "newton stop" (curvature); "enough", "up" and
-    "not up" on the ladder of families; while exploring "go on", "noise" (it dominates), "level" (nothing
-    gained), "roll back" (worse than before) or "reset" (non-finite); while annealing "round", "take
-    back", "choose" (another estimator) or "stop"; in a run with the user's optimiser "drift", "stay" or
+    one's solution), "mode" (another start), "newton" and "newton stop" (curvature), "valley" (more
+    gained than promised); "enough", "up" and "not up" on the ladder of families; while exploring "go
+    on", "noise" (it dominates), "level" (nothing gained), "roll back" (worse than before) or "reset"
+    (non-finite); while annealing "round", "take back", "choose" (another estimator) or "stop"; in a run
+    with the user's optimiser "drift", "stay" or
     "choose". `numbers` holds what it was based on.
     """
 
@@ -40,6 +41,8 @@ _WORDS = {
     "newton stop": "{iterations} Newton steps on the target's average gradient and curvature led to an "
     "ELBO of {elbo:.2f}; another one promises {left:.3f} ± {left_error:.3f} nats, which is not worth "
     "it; stop",
+    "valley": "Newton steps that had come to rest gained {gained:.2f} nats with more draws, so the "
+    "target is far from quadratic; let another start compete",
     "go on": "{answer_gain:+.2f} ± {answer_error:.2f} nats since the last check, so the fit is still "
     "moving; keep the rate of {d.rate:.3g}",
     "noise": "the window's average beats its end by {average_gain:.2f} ± {average_error:.2f} nats, so "

@@ -14,6 +14,7 @@ from ..._checks import whole
 from ...clock import OPTIMISE
 from ...estimators import AbstractEstimator, resolve
 from ...families import AbstractFamily, FitsQuadratic, MeanField
+from ...judging import paired
 from ...points import Points
 from ...recorder import Answer
 from ...targets import Target
@@ -97,7 +98,13 @@ class Auto(AbstractMethod):
         ahead = from_mode(run, points, first, q)
         if ahead is not None and ahead.rested and ahead.terms.gap < CONCLUSIVE:
             answer, arrived = newton_from(run, points, ahead)
-            return arrived or self._finish(run, points, answer, near=True)
+            gained, _ = paired(answer.terms, ahead.terms)
+            if gained < run.gain:
+                return arrived or self._finish(run, points, answer, near=True)
+            # Steps that rest have little to gain. If refined ones gain much they are in a valley, such
+            # as a funnel's, where means and scales must move together and no step sees how far.
+            run.note("valley", answer.step, run.first(q), float("nan"), gained=gained)
+            ahead = Curved(answer.q, answer.terms, answer.step)
         answer = self._mean_field(run, points, first, ahead)
         return self._within(run, points, answer, q, ahead)
 

@@ -17,7 +17,7 @@ from .compilation_cache import keep_compiled_once
 from .families import REGISTRY as FAMILIES
 from .families import AbstractFamily, AbstractWithHyperparameters, beside
 from .methods import REGISTRY as METHODS
-from .methods import AbstractMethod
+from .methods import AbstractMethod, Sgd
 from .recorder import INTERRUPTED, Callback, Ended, Problem, Recorder, book_of
 from .restarts import fit_restarts, numbered, other_starts
 from .results import FitResult, Status
@@ -78,7 +78,8 @@ def fit(
         problem = problem_of(target, family, batch_size, hyperparameters, key=key)
         if mesh is not None:
             check_mesh(mesh, target)
-            check_processes(method, seconds=seconds, restarts=restarts)
+            plain = isinstance(method, Sgd) and not method.by_clock
+            check_processes(plain_steps=plain, seconds=seconds, restarts=restarts)
             if hyperparameters is not None:
                 raise ValueError("hyperparameters are fitted on one device; leave the mesh out")
             if checkpoint is not None:

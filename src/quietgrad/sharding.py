@@ -46,28 +46,21 @@ def check_mesh(mesh: Any, target: Target) -> None:
         )
 
 
-def check_processes(method: Any, *, seconds: float | None, restarts: int) -> None:
+def check_processes(*, plain_steps: bool, seconds: float | None, restarts: int) -> None:
     """Raise unless several processes would launch the same programs in the same order.
 
-    Each runs the whole fit and comes to the same decisions from the same numbers, as long as no clock
-    is asked. Programs that add up over processes must not overtake each other either.
+    Each runs the whole fit and comes to the same decisions from the same numbers, as long as no clock is
+    asked. `plain_steps`: the method takes stochastic steps and does not look at the clock.
     """
     if jax.process_count() == 1:
         return
-    if seconds is not None or getattr(method, "by_clock", False):
+    if seconds is not None or not plain_steps:
         raise ValueError(
-            "processes that decide by their own clocks would wait for each other: leave `seconds` out, "
-            "and give a method that does not look at the clock, e.g. qg.Auto(by_clock=False) or "
-            "qg.Sgd(by_clock=False)"
+            "processes that decide by their own clocks would wait for each other: over several of them, "
+            "give method=qg.Sgd(by_clock=False) and no `seconds`; other methods are for one process"
         )
     if restarts > 1:
         raise ValueError("restarts are for one process; leave them, or the mesh, out")
-    if jax.default_backend() == "cpu" and jax.config.read("jax_cpu_enable_async_dispatch"):
-        raise ValueError(
-            "on CPUs jax may run programs in another order than they were launched in, which processes "
-            "that wait for each other do not survive: set JAX_CPU_ENABLE_ASYNC_DISPATCH=false, or call "
-            'jax.config.update("jax_cpu_enable_async_dispatch", False) before jax is first used'
-        )
 
 
 def spread(target: Target, mesh: Mesh) -> Target:

@@ -181,9 +181,9 @@ def main() -> None:
                         row = compared(task, family, trees, given.starts, Path(scratch))
                         rows.append({"commit": given.commit, **row})
                         print(line(row), flush=True)
+                        save(given.name, rows)
         finally:
             subprocess.run([*git, "remove", "--force", str(old)], check=True)
-    save(given.name, rows)
     return None
 
 

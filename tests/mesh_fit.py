@@ -1,10 +1,17 @@
-"""Fits on all devices of this process; prints their answers as JSON."""
+"""Fits on all devices of this process, or of two processes; prints their answers as JSON.
+
+`mesh_fit.py HOST PORT NUMBER` is one of two processes that find each other at this address.
+"""
 
 import json
+import sys
 
 import jax
 
 jax.config.update("jax_enable_x64", True)
+if sys.argv[1:]:
+    host, port, number = sys.argv[1:]
+    jax.distributed.initialize(f"{host}:{port}", num_processes=2, process_id=int(number))
 
 import jax.numpy as jnp  # noqa: E402
 import numpy as np  # noqa: E402
@@ -27,10 +34,12 @@ auto = jax.sharding.AxisType.Auto
 mesh = jax.make_mesh((jax.device_count(),), ("rows",), axis_types=(auto,))
 answers = {}
 for name, method, batch_size in (
-    ("sgd", qg.Sgd(steps=50), None),
-    ("minibatch", qg.Sgd(steps=50), 8),
+    ("sgd", qg.Sgd(steps=50, by_clock=False), None),
+    ("minibatch", qg.Sgd(steps=50, by_clock=False), 8),
     ("auto", qg.Auto(by_clock=False), None),
 ):
+    if sys.argv[1:] and name != "sgd":
+        continue
     result = qg.fit(target, method=method, batch_size=batch_size, mesh=mesh, key=jax.random.key(0))
     answers[name] = [result.elbo, *np.asarray(result.q.mean()).tolist()]
 print(json.dumps({"devices": jax.device_count(), "answers": answers}))

@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -18,11 +19,11 @@ SCRIPT = Path(__file__).with_name("mesh_fit.py")
 AUTO = (jax.sharding.AxisType.Auto,)
 
 
-def begin(devices):
+def begin(devices, *arguments, env=None):
     flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={devices}"
     return subprocess.Popen(
-        [sys.executable, str(SCRIPT)],
-        env={**os.environ, "XLA_FLAGS": flags},
+        [sys.executable, str(SCRIPT), *arguments],
+        env={**os.environ, "XLA_FLAGS": flags, **(env or {})},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -53,6 +54,33 @@ def assert_same(found, alone):
 @pytest.mark.parametrize("devices", [2, 8])
 def test_the_same_answer_on_several_devices(devices, alone):
     assert_same(answers(begin(devices), devices), alone)
+
+
+@pytest.mark.slow
+def test_two_processes_agree_with_one(alone):
+    """Each has one device and half of the rows; sums go over the loopback interface."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    env = {"QUIETGRAD_COMPILED": "off"}
+    both = [begin(1, "127.0.0.1", str(port), str(number), env=env) for number in range(2)]
+    first, second = (answers(process, 2)["sgd"] for process in both)
+    assert first == second
+    # As in `assert_same`.
+    np.testing.assert_allclose(first, alone["sgd"], rtol=1e-7)
+
+
+def test_several_processes_have_no_clock_in_common(key, monkeypatch):
+    """Refused before anything is launched that another process would have to wait for."""
+    mesh = jax.make_mesh((1,), ("rows",), axis_types=AUTO)
+    target = qg.Target(lambda z: -0.5 * z @ z, lambda z, x: -((x @ z) ** 2), np.ones((4, 2)), dim=2)
+    monkeypatch.setattr(jax, "process_count", lambda: 2)
+    plain = qg.Sgd(by_clock=False)
+    for method, more in ((qg.Auto(by_clock=False), {}), (qg.Sgd(), {}), (plain, {"seconds": 9.0})):
+        with pytest.raises(ValueError, match="their own clocks"):
+            qg.fit(target, method=method, mesh=mesh, key=key, **more)
+    with pytest.raises(ValueError, match="restarts are for one process"):
+        qg.fit(target, method=plain, mesh=mesh, restarts=2, key=key)
 
 
 def test_what_a_mesh_cannot_do(key):

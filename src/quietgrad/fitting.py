@@ -17,11 +17,11 @@ from .compilation_cache import keep_compiled_once
 from .families import REGISTRY as FAMILIES
 from .families import AbstractFamily, AbstractWithHyperparameters, beside
 from .methods import REGISTRY as METHODS
-from .methods import AbstractMethod
+from .methods import AbstractMethod, Sgd
 from .recorder import INTERRUPTED, Callback, Ended, Problem, Recorder, book_of
 from .restarts import fit_restarts, numbered, other_starts
 from .results import FitResult, Status
-from .sharding import check_mesh, gathered, spread
+from .sharding import check_mesh, check_processes, gathered, spread
 from .streaming import Feed
 from .targets import Target
 from .targets.hyperparameters import checked, fitted_beside, fixed_at
@@ -74,9 +74,12 @@ def fit(
         if seconds is not None and not seconds > 0:
             raise ValueError(f"seconds must be positive; got {seconds!r}")
         seconds = None if seconds is None else float(seconds)
+        restarts = whole(restarts, "restarts", least=1)
         problem = problem_of(target, family, batch_size, hyperparameters, key=key)
         if mesh is not None:
             check_mesh(mesh, target)
+            plain = isinstance(method, Sgd) and not method.by_clock
+            check_processes(plain_steps=plain, seconds=seconds, restarts=restarts)
             if hyperparameters is not None:
                 raise ValueError("hyperparameters are fitted on one device; leave the mesh out")
             if checkpoint is not None:
@@ -89,7 +92,6 @@ def fit(
                 f"{type(method).__name__}: name a family instead"
             )
         check(problem, method)
-        restarts = whole(restarts, "restarts", least=1)
         if checkpoint is not None and restarts > 1:
             raise ValueError(
                 f"a checkpoint holds one fit, not the {restarts} of restarts={restarts}; leave one out"

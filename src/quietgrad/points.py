@@ -16,8 +16,10 @@ from jaxtyping import Array, Float, Int
 
 from .targets import Target
 
-# Points that are evaluated together, and likelihood values (points x rows) that this may hold.
+# Points that are evaluated together, and likelihood values (points x rows) that this may hold. Where
+# coordinates are many it is fewer points: a call works on all of them, asked for or not.
 AT_ONCE, VALUES = 32, 2**22
+COORDINATES, LEAST = 2**20, 4
 # Blocks of points that a call has room for, in dimensions up to which room costs nothing.
 BLOCKS, SMALL = 4, 2**8
 # Columns of a Hessian times rows of data that are worked on at once.
@@ -34,7 +36,8 @@ class Points:
         self._arrays, shape = jax.tree.flatten(dynamic)
         self._program, self._hessian = _programs(tuple(leaves), form, shape)
         self.dtype = np.dtype(dtype)
-        self.at_once = max(1, min(at_once, VALUES // max(1, target.rows, target.dim or 1)))
+        few = max(LEAST, COORDINATES // (target.dim or 1))
+        self.at_once = max(1, min(at_once, few, VALUES // max(1, target.rows)))
         self._blocks = BLOCKS if (target.dim or SMALL) <= SMALL else 1
         self.gradients = 0
 

@@ -38,17 +38,29 @@ def check_mesh(mesh: Any, target: Target) -> None:
         raise TypeError(f"mesh must be a jax.sharding.Mesh, such as {HOW}; got {type(mesh).__name__}")
     if any(kind is not AxisType.Auto for kind in mesh.axis_types):
         raise ValueError(f"the axes of the mesh must be Auto, so that jax places the work: {HOW}")
-    if jax.process_count() > 1:
-        raise ValueError(
-            "a mesh can span the devices of one process, not several: fits look at the clock, and "
-            "processes that decide differently would wait for each other"
-        )
     if target.rows == 0:
         raise ValueError("a mesh shares out the rows of the data, and this target has none")
     if target.on_disk:
         raise ValueError(
             "rows that stay on disk are read by one device; give data in memory, or leave the mesh out"
         )
+
+
+def check_processes(*, plain_steps: bool, seconds: float | None, restarts: int) -> None:
+    """Raise unless several processes would launch the same programs in the same order.
+
+    Each runs the whole fit and comes to the same decisions from the same numbers, as long as no clock is
+    asked. `plain_steps`: the method takes stochastic steps and does not look at the clock.
+    """
+    if jax.process_count() == 1:
+        return
+    if seconds is not None or not plain_steps:
+        raise ValueError(
+            "processes that decide by their own clocks would wait for each other: over several of them, "
+            "give method=qg.Sgd(by_clock=False) and no `seconds`; other methods are for one process"
+        )
+    if restarts > 1:
+        raise ValueError("restarts are for one process; leave them, or the mesh, out")
 
 
 def spread(target: Target, mesh: Mesh) -> Target:

@@ -24,7 +24,7 @@ PIECE, MOST_PIECE, GROWTH, PLENTY = 10, 30, 1.5, 10
 # A climb with a rival goes on for this many pieces, and while the gap is this many of its last gains.
 LEAST_PIECES, CATCHING_UP = 3, 10
 # Numbers that the memory of L-BFGS may hold.
-MEMORY, MEMORY_NUMBERS = 50, 2**26
+MEMORY, MEMORY_NUMBERS = 50, 2**22
 
 
 class Climbed(NamedTuple):

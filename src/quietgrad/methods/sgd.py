@@ -111,8 +111,10 @@ class Sgd(AbstractMethod):
         recorder.progress.plan(first, first + self.steps, recorder.clock)
         while step < self.steps and not stopped:
             last = min(self.steps, (step // every + 1) * every)
-            most = int(CHUNK_SECONDS / pace) if pace > 0 else FIRST_STEPS
-            last = min(last, step + max(1, most))
+            # Several processes must cut their steps at the same places, whatever their clocks say.
+            if jax.process_count() == 1:
+                most = int(CHUNK_SECONDS / pace) if pace > 0 else FIRST_STEPS
+                last = min(last, step + max(1, most))
             carry, step, finite, pace = self._chunk(job, carry, step, last, recorder)
             if not finite:
                 recorder.steps = first + step

@@ -23,7 +23,7 @@ from ..mode import Mode
 from ..newton import Curved
 
 # Fixed draws, fewer where they would be more numbers than this.
-DRAWS, LEAST_PAIRS, NUMBERS = 32, 2, 2**22
+DRAWS, LEAST_PAIRS, NUMBERS = 32, 2, 2**20
 OWN = "the family's own start"
 # A climb that ends with a larger error of its ELBO has draws where the density explodes.
 SURE = 10.0

@@ -2,16 +2,15 @@
 
 import ast
 import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
 
+import jax
 import pytest
 
 FOLDER = Path(__file__).parents[1] / "examples"
-# In processes of their own, as a reader runs them; those that take long are slow tests.
-QUICK = ("logistic_regression", "own_control_variate")
-SLOW = ("hierarchical", "bayesian_network", "flow", "pymc_model", "numpyro_svi", "vi_then_nuts")
 # What a run must have said; numbers are checked elsewhere.
 SAYS = {
     "logistic_regression": "trust",
@@ -24,12 +23,23 @@ SAYS = {
     "vi_then_nuts": "NUTS from the fit",
 }
 MOST_LINES = 60
+# Run by themselves only, as slow tests.
+LONG = ("bayesian_network",)
 
 
-@pytest.mark.parametrize(
-    "name", [*QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)]
-)
-def test_it_runs(name):
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", [name for name in SAYS if name not in LONG])
+def test_it_runs(name, capsys):
+    """In this process, which has imported what they need."""
+    with jax.numpy_rank_promotion("allow"):
+        runpy.run_path(str(FOLDER / f"{name}.py"), run_name="__main__")
+    assert SAYS[name] in capsys.readouterr().out
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SAYS)
+def test_it_runs_by_itself(name):
+    """As a reader runs it: in single precision, without the settings of the tests."""
     done = subprocess.run(
         [sys.executable, FOLDER / f"{name}.py"],
         capture_output=True,
@@ -44,7 +54,6 @@ def test_it_runs(name):
 def test_all_eight_are_short_and_say_what_they_do():
     scripts = {path.stem: path for path in FOLDER.glob("*.py") if path.stem != "make_notebooks"}
     assert scripts.keys() == SAYS.keys()
-    assert {*QUICK, *SLOW} == SAYS.keys()
     for path in scripts.values():
         source = path.read_text()
         assert source.count("\n") < MOST_LINES

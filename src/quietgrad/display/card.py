@@ -60,7 +60,7 @@ def _seconds(clock: Mapping[str, float]) -> str:
 def _table(draws: Mapping[str, Any]) -> Html:
     total, some = count(draws), elements(draws)
     rows = [summary_row(*one) for one in islice(some, MOST)]
-    shown = [_rows(rows[:FIRST])]
+    shown = [element("div", "draws of q:"), _rows(rows[:FIRST])]
     if len(rows) > FIRST:
         more = _rows(rows[FIRST:])
         shown.append(folded(f"{len(rows) - FIRST} more of {total:,}", more))
@@ -81,5 +81,7 @@ def _rows(rows: Sequence[Row]) -> Html:
         )
         for row in rows
     ]
-    style = "border-collapse:collapse;margin:.3em 0;color:inherit;background:transparent"
+    style = (
+        "border-collapse:collapse;margin:.3em 0;color:inherit;background:transparent;font-size:inherit"
+    )
     return element("table", element("thead", head), element("tbody", *body), style=style)

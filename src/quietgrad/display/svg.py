@@ -70,7 +70,7 @@ def svg(curve: Curve) -> Html:
         _text(LEFT + 6, TOP + 12, "ELBO, nats", anchor="start"),
     ]
     if curve.compiling:
-        axes.append(_text(WIDTH - RIGHT, TOP + 12, "▮ compiling", anchor="end", fill=AMBER))
+        axes.append(_text(WIDTH - RIGHT, HEIGHT - 4, "▮ compiling", anchor="end", fill=AMBER))
     return element(
         "svg",
         element("title", "ELBO against seconds"),

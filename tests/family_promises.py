@@ -60,7 +60,8 @@ def promise(*, needs: type = AbstractFamily, largest: int = DIMS[-1], own_base: 
 
 def cases_of(name: str) -> list[Case]:
     """A family at every dimension, and in two on every other base."""
-    return [(name, dim, None) for dim in DIMS] + [(name, 2, base) for base in other_bases(name)]
+    bases: list[Case] = [(name, 2, base) for base in other_bases(name)]
+    return [*((name, dim, None) for dim in DIMS), *bases]
 
 
 def promises_of(name: str, largest: int = DIMS[-1]) -> Iterator[tuple[Case, str]]:

@@ -85,7 +85,9 @@ def test_other_methods_fit_in_turns(key):
     result = qg.fit(two_modes(height=3.0), method=method, restarts=4, key=key)
     found = agreement(result)
     assert all(start.status in ("converged", "budget") for start in found.starts)
-    assert found.starts[found.best].elbo == max(start.elbo for start in found.starts)
+    best = found.starts[found.best]
+    # Common draws found it the best; the ELBOs are those of each fit's own draws at its end.
+    assert all(best.elbo > start.elbo - 5 * (best.error + start.error) for start in found.starts)
     assert result.elbo == found.starts[found.best].elbo
     # The first start is the one of a fit without restarts.
     alone = qg.fit(two_modes(height=3.0), method=method, key=key)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from quietgrad.report.bias import bias_rows
-from quietgrad.report.names import family_name, label_name
+from quietgrad.report.names import label_name
 from quietgrad.report.numbers import nats, number
 from quietgrad.report.stored_study import StoredStudy
 from quietgrad.study.claims import Part, Verdict, judge
@@ -16,7 +16,7 @@ from quietgrad.study.records import Record
 from quietgrad.study.summary import Row
 
 TASKS = ("a1a", "frisk", "redwine-mini", "redwine")
-FAMILIES = ("mean-field", "low-rank", "real-nvp")
+SHORT = {"mean-field": "mean-field", "low-rank": "rank 5", "real-nvp": "Real NVP"}
 PAPER = ("nocv", "zvcv-gd", "quadcv")
 FREE = ("rqmc", "quiet", "quadcv-fast")
 
@@ -83,7 +83,7 @@ def ends(results: Results) -> str:
     for task, family in _places(results):
         cells = [_end(results.records(task, family, label, draws)) for label, draws in columns]
         ours = [_answer(results.quiet(task, family)), _answer(results.row(task, family, "auto", None))]
-        lines.append([task, family_name(family), *cells, *ours])
+        lines.append([task, SHORT[family], *cells, *ours])
     return table([*heads, "quiet", "auto"], lines)
 
 
@@ -107,7 +107,7 @@ def arrivals(results: Results) -> str:
     for task, family in _places(results):
         rows = [results.row(task, family, label, draws) for label, draws in columns]
         rows += [results.quiet(task, family), results.row(task, family, "auto", None)]
-        lines.append([task, family_name(family), *map(_arrival, rows)])
+        lines.append([task, SHORT[family], *map(_arrival, rows)])
     return table([*heads, "quiet", "auto"], lines)
 
 
@@ -139,7 +139,7 @@ def step_cost(results: Results) -> str:
         others = [results.row(task, family, *key) for key in (("zvcv-gd", 10), ("quadcv", 10))]
         others += [results.quiet(task, family)]
         others += [results.row(task, family, *key) for key in (("nocv", 50), ("quadcv", 50))]
-        lines.append([task, family_name(family), f"{1e6 * plain.step_seconds:,.0f}"])
+        lines.append([task, SHORT[family], f"{1e6 * plain.step_seconds:,.0f}"])
         lines[-1] += [
             "–" if o is None else f"{o.step_seconds / plain.step_seconds:.2f}×" for o in others
         ]
@@ -153,7 +153,7 @@ def variance(results: Results) -> str:
     for task, family in _places(results):
         rows = [results.row(task, family, label, 10) for label in labels]
         told = ["–" if row is None else number(row.variance_ratio, 2) for row in rows]
-        lines.append([task, family_name(family), *told])
+        lines.append([task, SHORT[family], *told])
     return table(["task", "family", *map(label_name, labels)], lines)
 
 
@@ -195,7 +195,7 @@ def bias(results: Results) -> str:
 def _places(results: Results) -> list[tuple[str, str]]:
     return [
         (task, family)
-        for family in FAMILIES
+        for family in SHORT
         for task in TASKS
         if any((r.task, r.family) == (task, family) for r in results.rows)
     ]

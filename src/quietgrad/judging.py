@@ -188,8 +188,8 @@ def _on_host(points: Points, q: FitsQuadratic, half: Float[np.ndarray, "pairs ba
         first, second = z[:pairs], z[pairs:]
         std = np.sqrt(np.mean((0.5 * (first - second)) ** 2, axis=0))
         bad, variance = int(np.sum(~np.isfinite(values))), float(np.var(values))
-        terms = 0.5 * (values[:pairs] + values[pairs:])
-    return Terms(terms, np.mean(0.5 * (first + second), axis=0), std, bad, variance)
+        terms, mean = 0.5 * (values[:pairs] + values[pairs:]), np.mean(0.5 * (first + second), axis=0)
+    return Terms(terms, mean, std, bad, variance)
 
 
 def affordable_pairs(rows: int, dim: int, most: int) -> int:

@@ -298,7 +298,7 @@ CASES = {
         ["seconds must be positive", "nan"],
     ),
     # Digits after the point are cut off before the command sees them.
-    "half a step": (None, [*FIT[:-1], "0.5"], 2, ["steps", "at least 1"]),
+    "half a step": (None, [*FIT[:-1], "0.5"], 2, ["steps", "whole number"]),
     "no steps": (None, [*FIT[:-1], "0"], 2, ["steps", "at least 1", "0"]),
     "an unknown option": (None, [*FIT, "--stps", "3"], 2, ["--stps"]),
     "an unknown command": (None, ["fitt", "model.py:target"], 2, ["fitt"]),

@@ -183,13 +183,17 @@ def test_specs_of_the_repository_name_what_there_is(path, monkeypatch):
 
 def test_what_stands_beside_the_papers_grid_has_its_tasks_families_and_starts(monkeypatch):
     monkeypatch.setattr(Registry, "task", without_data)
-    paper, ours = (
-        plan(specs.load(str(ROOT / f"reproduction/{name}.toml"))) for name in ("trajectories", "ours")
+    names = ("trajectories", "ours", "methods")
+    paper, ours, methods = (plan(specs.load(str(ROOT / f"reproduction/{name}.toml"))) for name in names)
+    starts, beside, ending = (
+        {(j.cell.task, j.cell.family, j.seed) for j in jobs} for jobs in (paper, ours, methods)
     )
-    places = [{(j.cell.task, j.cell.family, j.seed) for j in jobs} for jobs in (paper, ours)]
-    assert places[0] == places[1]
-    assert {job.cell.label for job in ours} == {"quiet", "rqmc", "quadcv-fast", "saa", "auto"}
-    assert all(job.timed == job.cell.ends_itself for job in ours)
+    assert beside < starts
+    assert ending < starts
+    assert {start[:2] for start in beside} == {start[:2] for start in starts}
+    assert {job.cell.label for job in methods} == {"saa", "auto"}
+    assert {"quiet", "rqmc", "quadcv-fast"} < {job.cell.label for job in ours}
+    assert all(job.timed == job.cell.ends_itself for job in (*ours, *methods))
 
 
 def test_only_narrows_by_any_key_and_knows_what_there_is(tmp_path):

@@ -18,7 +18,7 @@ from .families import REGISTRY as FAMILIES
 from .families import AbstractFamily, AbstractWithHyperparameters, beside
 from .methods import REGISTRY as METHODS
 from .methods import AbstractMethod, Sgd
-from .recorder import INTERRUPTED, Callback, Ended, Problem, Recorder, book_of
+from .recorder import INTERRUPTED, Callback, Ended, Interrupts, Problem, Recorder, book_of
 from .restarts import fit_restarts, numbered, other_starts
 from .results import FitResult, Status
 from .sharding import check_mesh, check_processes, gathered, spread
@@ -67,9 +67,9 @@ def fit(
     the fit is done, the same call returns its result. What depends on the clock can differ:
     `by_clock=False` of a method rules that out.
     """
-    clock = Clock()
-    keep_compiled_once()
-    with clock.running():
+    clock, interrupts = Clock(), Interrupts()
+    with interrupts.catching(), clock.running():
+        keep_compiled_once()
         method = part(method, METHODS, AbstractMethod, "method")
         if seconds is not None and not seconds > 0:
             raise ValueError(f"seconds must be positive; got {seconds!r}")
@@ -107,6 +107,7 @@ def fit(
                 key=key if number == 0 else numbered(key, number),
                 clock=clock,
                 book=book,
+                interrupts=interrupts,
             )
 
         if restarts == 1:

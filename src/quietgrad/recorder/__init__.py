@@ -1,7 +1,7 @@
 """What every fit has in common: clock, history, the best answer so far, limits, interruption, ending."""
 
 from .checkpoint import book_of
-from .limits import INTERRUPTED, Ended
+from .limits import INTERRUPTED, Ended, Interrupts
 from .problem import DEFAULT, Answer, Callback, Evaluation, Moment, Problem
 from .recorder import Recorder
 
@@ -12,6 +12,7 @@ __all__ = [
     "Callback",
     "Ended",
     "Evaluation",
+    "Interrupts",
     "Moment",
     "Problem",
     "Recorder",

@@ -22,21 +22,54 @@ class Ended(Exception):
         self.status, self.hint = status, hint
 
 
+class Interrupts:
+    """Ctrl-C as a wish that a fit looks for: from the beginning of the call, shared by all its parts."""
+
+    def __init__(self) -> None:
+        self.count, self._catching = 0, False
+
+    def ask(self) -> None:
+        """Ask the fit to end where it next looks."""
+        self.count += 1
+
+    @contextlib.contextmanager
+    def catching(self) -> Iterator[None]:
+        """Turn Ctrl-C into an ending with the best answer; a second one raises KeyboardInterrupt."""
+        if self._catching or threading.current_thread() is not threading.main_thread():
+            yield
+            return
+
+        def handle(number: int, frame: Any) -> None:
+            self.ask()
+            if self.count > 1:
+                raise KeyboardInterrupt
+
+        before = signal.signal(signal.SIGINT, handle)
+        self._catching = True
+        try:
+            yield
+        finally:
+            self._catching = False
+            signal.signal(signal.SIGINT, before)
+
+
 class Limits:
     """`seconds` limits the whole call, `optimise_seconds` only the optimisation."""
 
-    def __init__(self, clock: Clock, seconds: float | None, optimise_seconds: float | None):
-        self._clock = clock
+    def __init__(
+        self,
+        clock: Clock,
+        seconds: float | None,
+        optimise_seconds: float | None,
+        interrupts: Interrupts,
+    ):
+        self._clock, self.interrupts = clock, interrupts
         self._limits = {"total": seconds, OPTIMISE: optimise_seconds}
-        self._interrupted, self.out_of_time = 0, False
-
-    def interrupt(self) -> None:
-        """Ask the fit to end where it next looks."""
-        self._interrupted += 1
+        self.out_of_time = False
 
     def check(self, *, timed: bool = True) -> None:
         """Raise `Ended` if the user wants the fit to end, or a limit if it is `timed`."""
-        if self._interrupted:
+        if self.interrupts.count:
             raise Ended(Status.INTERRUPTED, INTERRUPTED)
         if timed and self.left() <= 0:
             self.out_of_time = True
@@ -49,21 +82,3 @@ class Limits:
             (limit - spent[name] for name, limit in self._limits.items() if limit is not None),
             default=math.inf,
         )
-
-    @contextlib.contextmanager
-    def catching_interrupts(self) -> Iterator[None]:
-        """Turn Ctrl-C into an ending with the best answer; a second one raises KeyboardInterrupt."""
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-
-        def handle(number: int, frame: Any) -> None:
-            self.interrupt()
-            if self._interrupted > 1:
-                raise KeyboardInterrupt
-
-        before = signal.signal(signal.SIGINT, handle)
-        try:
-            yield
-        finally:
-            signal.signal(signal.SIGINT, before)

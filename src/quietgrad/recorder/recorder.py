@@ -24,7 +24,7 @@ from ..results import Status
 from .answers import Answers
 from .endings import Evidence, true_ending, watched
 from .judges import Judges
-from .limits import Limits
+from .limits import Interrupts, Limits
 from .looks import Looks
 from .problem import DEFAULT, Answer, Callback, Evaluation, Moment, Problem
 from .progress import Progress
@@ -51,13 +51,15 @@ class Recorder:
         key: Key[Array, ""],
         clock: Clock | None = None,
         book: Book | NoBook = NO_BOOK,
+        interrupts: Interrupts | None = None,
     ):
         self.problem, self.evaluation, self.callback = problem, evaluation, callback
         self.clock = Clock() if clock is None else clock
         self.history, self.decisions, self.steps = History(), [], 0
         self.estimator: AbstractEstimator | None = None
-        self.limits = Limits(self.clock, seconds, optimise_seconds)
-        self.interrupt, self.left = self.limits.interrupt, self.limits.left
+        interrupts = Interrupts() if interrupts is None else interrupts
+        self.limits = Limits(self.clock, seconds, optimise_seconds, interrupts)
+        self.interrupt, self.left = interrupts.ask, self.limits.left
         self._show: Show = lambda sight: None
         self.progress = Progress()
         self._shown, self.looks = progress, Looks()
@@ -185,7 +187,7 @@ class Recorder:
         with (
             self.clock.running(),
             progress_line(show=self._shown) as self._show,
-            self.limits.catching_interrupts(),
+            self.limits.interrupts.catching(),
         ):
             yield
 

@@ -7,13 +7,13 @@ import numpy as np
 
 import quietgrad as qg
 
-# %% Two thousand noisy values of a curve.
+# %% A thousand noisy values of a curve.
 rng = np.random.default_rng(0)
-x = np.sort(rng.uniform(-3, 3, (2000, 1)), axis=0)
-y = np.sin(2 * x[:, 0]) + 0.1 * x[:, 0] ** 2 + 0.2 * rng.normal(size=2000)
+x = np.sort(rng.uniform(-3, 3, (1000, 1)), axis=0)
+y = np.sin(2 * x[:, 0]) + 0.1 * x[:, 0] ** 2 + 0.2 * rng.normal(size=1000)
 
 # %% An equinox network and a noise level are one point.
-network = eqx.nn.MLP(1, "scalar", width_size=20, depth=1, activation=jnp.tanh, key=jax.random.key(0))
+network = eqx.nn.MLP(1, "scalar", width_size=10, depth=1, activation=jnp.tanh, key=jax.random.key(0))
 weights, structure = eqx.partition(network, eqx.is_inexact_array)
 
 

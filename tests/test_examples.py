@@ -23,12 +23,10 @@ SAYS = {
     "vi_then_nuts": "NUTS from the fit",
 }
 MOST_LINES = 60
-# Run by themselves only, as slow tests.
-LONG = ("bayesian_network",)
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", [name for name in SAYS if name not in LONG])
+@pytest.mark.parametrize("name", SAYS)
 def test_it_runs(name, capsys):
     """In this process, which has imported what they need."""
     with jax.numpy_rank_promotion("allow"):

@@ -1,5 +1,6 @@
 """The page in a real browser, with the network blocked."""
 
+import contextlib
 import shutil
 
 import fabricated
@@ -37,7 +38,9 @@ def browser():
         started.close()
 
 
-@pytest.fixture(params=[(1400, 900, "light"), (390, 844, "dark")], ids=["wide", "phone-dark"])
+@pytest.fixture(
+    scope="module", params=[(1400, 900, "light"), (390, 844, "dark")], ids=["wide", "phone-dark"]
+)
 def page(request, browser, address):
     """The open page; `page.seen` has its requests and complaints."""
     width, height, scheme = request.param
@@ -62,6 +65,15 @@ def lines(page, plot):
     return page.evaluate(read, plot)
 
 
+@contextlib.contextmanager
+def selected(page, name, value):
+    """The page with another choice, for a while."""
+    before = page.input_value(f"select[name={name}]")
+    page.select_option(f"select[name={name}]", value)
+    yield
+    page.select_option(f"select[name={name}]", before)
+
+
 def test_nothing_is_asked_for_and_nothing_complains(page):
     page.wait_for_timeout(300)
     outside = [url for url in page.seen["requests"] if not url.startswith(("file:", "data:"))]
@@ -75,16 +87,17 @@ def test_nothing_is_asked_for_and_nothing_complains(page):
 )
 def test_a_filter_changes_the_plot(page, name, value):
     before, picture = lines(page, "elbo-plot"), page.inner_html("#elbo-plot")
-    page.select_option(f"select[name={name}]", value)
-    assert lines(page, "elbo-plot") != before
-    assert page.inner_html("#elbo-plot") != picture
+    with selected(page, name, value):
+        assert lines(page, "elbo-plot") != before
+        assert page.inner_html("#elbo-plot") != picture
+    assert lines(page, "elbo-plot") == before
     assert page.seen["complaints"] == []
 
 
 def test_all_draws_at_once(page):
     before = len(lines(page, "ratio-plot"))
-    page.select_option("select[name=draws]", "all")
-    assert len(lines(page, "ratio-plot")) == 2 * before
+    with selected(page, "draws", "all"):
+        assert len(lines(page, "ratio-plot")) == 2 * before
 
 
 def test_the_page_does_not_scroll_sideways(page):

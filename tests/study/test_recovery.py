@@ -81,6 +81,7 @@ def test_a_killed_dask_worker(environment, command, undisturbed, tmp_path):
     same(results(out), undisturbed)
 
 
+@pytest.mark.chaos
 def test_a_local_dask_cluster_whose_coordinator_is_killed(environment, command, undisturbed, tmp_path):
     pytest.importorskip("distributed")
     out = tmp_path / "out"

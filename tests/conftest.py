@@ -71,7 +71,7 @@ def pytest_terminal_summary(terminalreporter):
 
 # A process may hold some 65,000 memory maps (vm.max_map_count). Every compiled program takes several,
 # and XLA crashes at the limit.
-MOST_MAPS = 40_000
+MOST_MAPS = 25_000
 MAPS = Path("/proc/self/maps")
 # Tests between two looks at them, which take some milliseconds each.
 LOOK_EVERY = 20

@@ -47,7 +47,15 @@ def test_unknown_model_is_refused_by_name():
         zoo.load("radom")
 
 
-@pytest.mark.parametrize("name", zoo.REGISTRY)
+def rarely(names, every):
+    """The names, of which every so-many-th is for every run and the rest is slow."""
+    return [
+        pytest.param(name, marks=() if place % every == 0 else pytest.mark.slow)
+        for place, name in enumerate(names)
+    ]
+
+
+@pytest.mark.parametrize("name", rarely(zoo.REGISTRY, every=5))
 def test_model_is_twice_differentiable_and_is_what_the_reference_was_made_for(name):
     model, row = zoo.load(name), REFERENCES.get(name)
 

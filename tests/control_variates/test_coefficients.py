@@ -127,8 +127,17 @@ def cases(*, refused):
     ]
 
 
-@SHARED
-@pytest.mark.parametrize(("criterion", "solver", "source"), cases(refused=False))
+def in_turns(combinations):
+    """Each with coefficients that are shared or not, in turn; the other way round is slow."""
+    return [
+        pytest.param(*each.values, shared, id=f"{each.id}-{name}", marks=() if now else pytest.mark.slow)
+        for place, each in enumerate(combinations)
+        for name, shared in (("shared", True), ("per-dimension", False))
+        for now in [shared == (place % 2 == 0)]
+    ]
+
+
+@pytest.mark.parametrize(("criterion", "solver", "source", "shared"), in_turns(cases(refused=False)))
 def test_only_other_draws_leave_the_mean_alone(criterion, solver, source, shared, key):
     """C beta has mean zero unless beta knows the draws, on synthetic gradients and columns."""
     rule, criterion, solver = SOURCES[source](), CRITERIA[criterion](), SOLVERS[solver]()

@@ -52,6 +52,7 @@ def test_a_killed_coordinator(environment, command, undisturbed, tmp_path):
     assert not list((out / "cells").glob(".*.tmp"))
 
 
+@pytest.mark.chaos
 def test_ctrl_c(environment, command, undisturbed, tmp_path):
     out = tmp_path / "out"
     # A shell that runs the tests in the background hands down an ignored SIGINT.
@@ -65,6 +66,7 @@ def test_ctrl_c(environment, command, undisturbed, tmp_path):
     same(results(out), undisturbed)
 
 
+@pytest.mark.chaos
 def test_a_killed_dask_worker(environment, command, undisturbed, tmp_path):
     pytest.importorskip("distributed")
     out = tmp_path / "out"

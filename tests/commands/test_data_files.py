@@ -96,6 +96,7 @@ def test_functions_inside_others_and_those_that_take_anything():
     [
         ([], "m.py:model needs x; the data have a, b, y, name.*--arg x=column"),
         (["x=name"], "x holds text"),
+        (["x=a,name"], "name holds text"),
         (["x=c"], "neither a number nor columns"),
         (["z=a"], "has the parameters x, y, groups"),
         (["x"], "write name=columns"),

@@ -36,6 +36,15 @@ def test_weights_sum_to_one_and_ignore_what_is_not_finite():
     assert not smooth(np.full(50, -np.inf)).usable
 
 
+@pytest.mark.parametrize(("spread", "grid"), [(1e-7, 4.8e-7), (1e-6, 1e-6), (0.05, 0.03), (0.1, 0.1)])
+def test_weights_that_were_rounded_are_worth_as_much(spread, grid):
+    """As single precision rounds the log densities of a q that is nearly the posterior."""
+    log_weights = spread * np.random.default_rng(0).normal(size=2048)
+    exact, rounded = smooth(log_weights), smooth(np.round(log_weights / grid) * grid)
+    assert rounded.effective == pytest.approx(exact.effective, rel=0.01)
+    assert rounded.usable
+
+
 def test_resampling_takes_each_draw_as_often_as_its_weight_says():
     w = smooth(np.log(np.r_[np.ones(30), 3 * np.ones(30)]))
     rows = w.resample(np.random.default_rng(0), 1200)

@@ -55,7 +55,9 @@ def main() -> None:
     try:
         sys.exit(app(result_action="return_value"))
     except (ValueError, TypeError, OSError, ImportError) as error:
-        notes = "".join(f"\n{note}" for note in getattr(error, "__notes__", ()))
+        # jax notes that it has shortened a traceback, which is not shown here.
+        told = [note for note in getattr(error, "__notes__", ()) if "JAX has removed" not in note]
+        notes = "".join(f"\n{note}" for note in told)
         print(f"quietgrad: {error}{notes}", file=sys.stderr)
         # A name that is wrong is misuse; a disk that is full is not.
         sys.exit(1 if isinstance(error, OSError) and not isinstance(error, _MISUSED) else 2)

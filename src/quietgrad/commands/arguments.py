@@ -60,7 +60,10 @@ def innermost(function: Any) -> Any:
 def _value(text: str, columns: list[str], table: Mapping[str, Any]) -> Any:
     if all(column in table for column in columns):
         found = [table[column] for column in columns]
-        return found[0] if len(found) == 1 else np.stack(found, axis=1)
+        if len(found) == 1:
+            return found[0]
+        _check_numbers(dict(zip(columns, found, strict=True)))
+        return np.stack(found, axis=1)
     try:
         number = json.loads(text)
     except json.JSONDecodeError:

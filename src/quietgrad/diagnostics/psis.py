@@ -12,8 +12,8 @@ from jaxtyping import Float, Int
 
 # Fewer finite draws than this say nothing about a tail.
 LEAST = 25
-# Log weights that differ by less are equal.
-EQUAL = 1e-9
+# Log weights that differ by less are equal: no average could tell, and single precision may add as much.
+EQUAL = 1e-4
 
 
 class Weights(NamedTuple):
@@ -50,21 +50,36 @@ class Weights(NamedTuple):
 
 def smooth(log_weights: Float[np.ndarray, " draws"]) -> Weights:
     """From log p - log q up to a constant; minus infinity stands for no weight."""
-    # Imported here, as it takes SciPy's statistics along, which nothing else needs.
-    from arviz_stats.base.array import array_stats
-
     finite = np.isfinite(log_weights)
     w = np.zeros(log_weights.size)
     if np.count_nonzero(finite) < LEAST:
         return Weights(w, math.inf)
-    centred = log_weights[finite] - np.max(log_weights[finite])
-    # psislw takes log likelihoods, whose negatives are the log weights. It refuses equal ones, which
-    # have no tail.
-    tail = np.sort(centred)[-tail_size(centred.size) - 1 :]
-    smoothed, khat = (centred, -math.inf) if np.ptp(tail) < EQUAL else array_stats.psislw(-centred)
+    smoothed, khat = _smoothed(log_weights[finite] - np.max(log_weights[finite]))
     weights = np.exp(smoothed - np.max(smoothed))
     w[finite] = weights / np.sum(weights)
-    return Weights(w, float(khat))
+    return Weights(w, khat)
+
+
+def _smoothed(
+    log_weights: Float[np.ndarray, " draws"],
+) -> tuple[Float[np.ndarray, " draws"], float]:
+    """Log weights with a smoothed tail, and its shape; equal ones have no tail."""
+    # Imported here, as it takes SciPy's statistics along, which nothing else needs.
+    from arviz_stats.base.array import array_stats
+
+    tail = np.sort(log_weights)[-tail_size(log_weights.size) - 1 :]
+    if np.ptp(tail) < EQUAL:
+        return log_weights, -math.inf
+    # psislw takes log likelihoods, whose negatives are the log weights.
+    with np.errstate(all="ignore"):
+        smoothed, khat = array_stats.psislw(-log_weights)
+    if np.all(np.isfinite(smoothed)):
+        return smoothed, float(khat)
+    # It divides by differences within the tail, which may be zero: single precision rounds to a grid
+    # where log densities are large. The shape is then that of a tail with its ties broken.
+    gaps = np.diff(tail)
+    broken = np.min(gaps[gaps > 0]) * (np.random.default_rng(0).random(log_weights.size) - 0.5)
+    return log_weights, float(array_stats.psislw(-log_weights - broken)[1])
 
 
 def tail_size(draws: int) -> int:

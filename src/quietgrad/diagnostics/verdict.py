@@ -157,7 +157,9 @@ def _mends(evidence: Evidence, found: Findings) -> bool:
             f"{weights.limit:.2f}"
         )
         return False
-    found.fine.append(f"k-hat {weights.khat:.2f}, below the limit of {weights.limit:.2f}; {worth}")
+    tail = f"k-hat {weights.khat:.2f}, below the limit of {weights.limit:.2f}"
+    equal = weights.khat == -math.inf
+    found.fine.append(f"{'the largest importance weights are equal' if equal else tail}; {worth}")
     if weights.effective < WORTH:
         return False
     narrowest = float(np.min(evidence.best.log_ratio[: evidence.watched.dim]))

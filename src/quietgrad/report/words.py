@@ -129,7 +129,8 @@ def _use(races: Sequence[Sequence[Row]]) -> str:
 def _claims(claims: Sequence[Claim], how: str) -> str:
     tally = Counter(claim.verdict for claim in claims)
     open_ = tally[Verdict.CANNOT_TELL]
-    rest = f" For each of the other {open_} the page says which runs could tell." if open_ else ""
+    others = "the other one" if open_ == 1 else f"each of the other {open_}"
+    rest = f" For {others} the page says which runs could tell." if open_ else ""
     judged = len(claims) - open_
     return (
         f"Of the paper's {len(claims)} claims these runs judge {judged}{how}: {tally[Verdict.HOLDS]} "

@@ -10,6 +10,10 @@ import pytest
 from posteriors import full_rank, mean_field, newton
 
 from quietgrad import MeanField, RealNVP, Status, Target, fit
+from quietgrad.diagnostics.advice import advise
+from quietgrad.diagnostics.diagnosis import Ending
+from quietgrad.diagnostics.evidence import gather
+from quietgrad.diagnostics.verdict import judge
 
 TRUST, CORRECTED, DO_NOT = "trust", "use the corrected draws", "do not trust"
 MEAN, COVARIANCE = np.asarray(posteriors.MEAN), posteriors.COVARIANCE
@@ -76,6 +80,24 @@ def test_wrong_fits_are_not_trusted_and_the_advice_fits(make, reason, advice):
     assert found.verdict == DO_NOT, str(found)
     assert any(reason in line for line in found.reasons), str(found)
     assert any(advice in line for line in found.advice), str(found)
+
+
+@pytest.mark.parametrize(("khat", "verdict"), [(0.3, TRUST), (0.6, DO_NOT)])
+def test_a_flow_that_is_narrow_under_weights_without_a_variance_is_not_trusted(khat, verdict):
+    """As flows are on centred hierarchies: within the tolerance by what chains see, and far off."""
+    fitted = right_log_gamma()
+    evidence = gather(fitted.target, fitted.q, np.random.default_rng(0), 2000)
+    narrow = np.array([0.0, math.log(0.85), 0.0, 0.0])
+    seen = evidence.moved._replace(log_ratio=narrow, log_ratio_error=np.full(4, 0.02))
+    weights = evidence.weights._replace(khat=khat)
+    evidence = evidence._replace(flow=True, weights=weights, moved=seen, weighted=seen)
+    ending = Ending(Status.CONVERGED, "", converged=True, failed=False)
+    found, _ = judge(evidence, ending, str)
+    assert found == verdict
+    asked = advise(found, evidence, ending, fitted.q, str)
+    assert (verdict == TRUST) == (asked == [])
+    assert verdict == TRUST or "if 1 is the scale of other coordinates" in asked[0]
+    assert judge(evidence._replace(flow=False), ending, str)[0] == TRUST
 
 
 def test_predictors_that_are_nearly_the_same_are_named():

@@ -66,6 +66,11 @@ def _model(evidence: Evidence, q: AbstractFamily, name: Callable[[int], str]) ->
             f"a funnel: the spread of {some}{more} depends on {name(driver)}; write them non-centred, "
             "as location + scale * raw with raw ~ N(0, 1)"
         )
+    elif evidence.neck is not None:
+        advice.append(
+            f"if {name(evidence.neck)} is the scale of other coordinates, or its log, write these "
+            "non-centred, as location + scale * raw with raw ~ N(0, 1)"
+        )
     elif shapes.banana is not None:
         bent, driver = shapes.banana
         advice.append(

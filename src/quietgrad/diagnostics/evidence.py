@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..families import AbstractFamily
+from ..families import AbstractFamily, HasMoments
 from ..points import Points
 from ..targets import Target
 from .chains import Chains, Sampler
@@ -33,11 +33,15 @@ LEAPFROGS = (24, 24, 48, 96, 192)
 WORK, LEAST_GRADIENTS = 2**32, 3000
 # Errors below which chains have settled well enough to tell another mode from a ridge.
 SETTLED = 0.25
+# A flow whose sd is below this share of the posterior's, with weights of a k-hat above this, has left
+# something out that its draws and chains from them do not get to.
+FOLLOWED, NO_VARIANCE = math.log(0.88), 0.5
 
 
 class Evidence(NamedTuple):
     """The findings; `best` joins the two comparisons, number by number of those that are watched.
 
+    `flow` says that q bends, and so follows whatever its draws have seen.
     Where most draws are not finite there is nothing beyond them.
     """
 
@@ -52,11 +56,23 @@ class Evidence(NamedTuple):
     elsewhere: Elsewhere | None = None
     modes: tuple[np.ndarray, np.ndarray] | None = None
     shapes: Shapes = Shapes()
+    flow: bool = False
 
     @property
     def best(self) -> Comparison:
         """What is known of q's errors."""
         return combine(self.moved, self.weighted)
+
+    @property
+    def neck(self) -> int | None:
+        """The coordinate in which a flow is narrow though it could have followed.
+
+        In a neck, where the scale of other coordinates shrinks, chains of one step size do not get far,
+        and what they say of its sd is a lower bound.
+        """
+        ratio = self.best.log_ratio[: self.watched.dim]
+        narrow = self.flow and self.weights.khat > NO_VARIANCE and np.min(ratio) < FOLLOWED
+        return int(np.argmin(ratio)) if narrow else None
 
 
 def gather(target: Target, q: AbstractFamily, rng: np.random.Generator, draws: int) -> Evidence:
@@ -87,6 +103,7 @@ def gather(target: Target, q: AbstractFamily, rng: np.random.Generator, draws: i
         elsewhere=elsewhere(points, main, scouts, metric, std),
         modes=two_modes(points, metric, scouts.start),
         shapes=shapes_of(main.late().reshape(-1, q.dim), metric),
+        flow=not isinstance(q, HasMoments),
     )
 
 

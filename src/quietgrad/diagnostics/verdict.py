@@ -42,7 +42,8 @@ def judge(
     _restarts(evidence, restarts, name, found)
     _errors(evidence.best, name, found)
     _gain(evidence, found)
-    mends = _mends(evidence, found)
+    neck = _neck(evidence, name, found)
+    mends = _mends(evidence, found) and not neck
     if found.fatal:
         return Verdict.DO_NOT_TRUST, found
     if not found.wrong:
@@ -181,6 +182,19 @@ def _mends(evidence: Evidence, found: Findings) -> bool:
             "importance weights and short chains from q's draws do not confirm each other"
         )
         return False
+    return True
+
+
+def _neck(evidence: Evidence, name: Callable[[int], str], found: Findings) -> bool:
+    """Whether there is a neck that neither q's draws nor chains get into; says so."""
+    place = evidence.neck
+    if place is None:
+        return False
+    ratio = math.exp(evidence.best.log_ratio[place])
+    found.wrong.append(
+        f"open: the flow's sd is {ratio:.2f} times the posterior's in {name(place)} as far as chains "
+        f"get, and k-hat {evidence.weights.khat:.2f} says that there is more"
+    )
     return True
 
 

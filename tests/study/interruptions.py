@@ -14,8 +14,9 @@ from quietgrad.study.records import Record, read_record
 from quietgrad.study.store import Store
 
 ROOT = Path(__file__).parents[2]
-# Loading a task takes a while, so that there is a middle to be killed in; one may wait for ever.
+# Loading a task takes a while, so that there is a middle to be killed in; one may hang, in a worker.
 MODELS = """
+import multiprocessing
 import time
 from pathlib import Path
 
@@ -26,7 +27,8 @@ from quietgrad.targets import Target
 def slow(centre, seconds):
     def load():
         time.sleep(seconds)
-        while Path(__file__).with_name(f"{centre:g}-hangs").exists():
+        hangs = Path(__file__).with_name(f"{centre:g}-hangs")
+        while multiprocessing.parent_process() is not None and hangs.exists():
             time.sleep(0.1)
         return Target.from_logdensity(lambda z: -0.5 * jnp.sum((z - centre) ** 2), dim=2)
 

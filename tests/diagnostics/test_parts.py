@@ -56,6 +56,15 @@ def test_with_few_draws_the_metric_is_a_diagonal(rng):
     assert np.all(metric.std > 0)
 
 
+def test_a_density_that_is_flat_wherever_q_draws_has_no_end_and_is_told(rng):
+    """As far out on a likelihood that has reached its bound."""
+    result = mean_field(Target.from_logdensity(lambda z: 0.0 * jnp.sum(z), 3), [1e5] * 3, [1e4] * 3)
+    points = Points(result.target, float)
+    metric = metric_of(draw(result.q, points, rng, 500))
+    assert np.all(np.isfinite(metric.covariance))
+    assert slow_tails(points, metric)[0].improper
+
+
 def test_chains_leave_a_posterior_as_it_is_and_find_it_from_elsewhere(rng):
     """Logs of gamma variables of shape 4: mean digamma(4), variance trigamma(4)."""
     mean, variance = 1.2561176684318, 0.2838229557371

@@ -17,6 +17,8 @@ PER_COORDINATE = 4
 LEFT_OUT = 0.05
 # Bounds of the curvature in units of q's own scales, where it is estimated coordinate by coordinate.
 LEAST, MOST = 1e-2, 1e2
+# The least curvature where it is a matrix: a density that is flat wherever q draws has none.
+FLAT = 1e-12
 
 
 class Metric(NamedTuple):
@@ -75,7 +77,7 @@ def metric_of(draws: Draws) -> Metric:
     values, vectors = np.linalg.eigh(-0.5 * (fitted[1:] + fitted[1:].T))
     # What noise in the fit could make of a curvature of zero.
     noise = np.sqrt(np.mean(residual**2) * dim / count)
-    values = np.maximum(values, max(noise, 1e-10 * float(np.max(np.abs(values))), 1e-300))
+    values = np.maximum(values, max(noise, 1e-10 * float(np.max(np.abs(values))), FLAT))
     return Metric(center, root @ (vectors / np.sqrt(values)))
 
 

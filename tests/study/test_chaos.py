@@ -139,10 +139,12 @@ def test_a_second_coordinator_is_turned_away(environment, command, undisturbed, 
     with subprocess.Popen([*command, "--out", out], env=environment) as first:
         wait_for_moment(first, out, rng)
         interruptions.wait_for_cells(out, first)
+        # Asleep, so that it is not done before the second has looked.
+        first.send_signal(signal.SIGSTOP)
         second = subprocess.run(
             [*command, "--out", out, *IN_ONE], env=environment, capture_output=True, text=True
         )
-        assert first.poll() is None, "the first was done too soon to say anything"
+        first.send_signal(signal.SIGCONT)
         assert first.wait() == 0
     assert second.returncode == 2
     assert "another `quietgrad study` is at work" in " ".join(second.stderr.split())
@@ -155,7 +157,7 @@ class Wire:
 
     def __init__(self, address):
         host, port = address.removeprefix("tcp://").split(":")
-        self.there, self.cut = (host, int(port)), threading.Event()
+        self.there, self.cut, self.unheard = (host, int(port)), threading.Event(), []
         self.server = socket.create_server(("127.0.0.1", 0))
         self.address = f"tcp://127.0.0.1:{self.server.getsockname()[1]}"
         threading.Thread(target=self._accept, daemon=True).start()
@@ -164,20 +166,28 @@ class Wire:
         with contextlib.suppress(OSError):
             while True:
                 near = self.server.accept()[0]
-                if not self.cut.is_set():
-                    far = socket.create_connection(self.there)
-                    threading.Thread(target=self._carry, args=(near, far), daemon=True).start()
+                if self.cut.is_set():
+                    self.unheard.append(near)
+                else:
+                    threading.Thread(target=self._carry, args=(near,), daemon=True).start()
 
-    def _carry(self, near, far):
-        with selectors.DefaultSelector() as ready, contextlib.suppress(OSError):
+    def close(self):
+        for each in (self.server, *self.unheard):
+            each.close()
+
+    def _carry(self, near):
+        with (
+            contextlib.suppress(OSError),
+            near,
+            socket.create_connection(self.there) as far,
+            selectors.DefaultSelector() as ready,
+        ):
             ready.register(near, selectors.EVENT_READ, far)
             ready.register(far, selectors.EVENT_READ, near)
             while True:
                 for source, _ in ready.select():
                     data = source.fileobj.recv(65536)
                     if not data:
-                        near.close()
-                        far.close()
                         return
                     # What is cut swallows everything, and never says that it is closed.
                     if not self.cut.is_set():
@@ -190,7 +200,7 @@ def test_a_dask_worker_that(blow, environment, command, undisturbed, tmp_path, t
     with contextlib.ExitStack() as stack:
         address = stack.enter_context(interruptions.scheduler(tmp_path, environment))
         wire = Wire(address)
-        stack.callback(wire.server.close)
+        stack.callback(wire.close)
         victim = stack.enter_context(interruptions.worker(wire.address, tmp_path, environment))
         stack.enter_context(interruptions.worker(address, tmp_path, environment))
         there = [*command, "--out", out, "--engine", f"dask://{address}"]

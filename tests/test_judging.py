@@ -27,9 +27,12 @@ def test_pairs_cancel_whatever_is_odd():
     np.testing.assert_allclose(sloped.values - flat.values, moved, rtol=1e-12)
 
 
+@pytest.mark.parametrize("where", ["host", "device"])
 @pytest.mark.parametrize("bad", [jnp.nan, jnp.inf, -jnp.inf])
-def test_what_is_not_finite_is_counted_draw_by_draw(bad):
+def test_what_is_not_finite_is_counted_draw_by_draw(bad, where, monkeypatch):
     """Half of the draws are on the bad side of the mean: one of each pair, so no term is finite."""
+    if where == "device":
+        monkeypatch.setattr(judging, "SHARED", 0)
     terms = judge(lambda z: jnp.where(z[0] > 1.5, bad, 0.0)).terms(Q)
     assert terms.bad == PAIRS
     assert not np.any(np.isfinite(terms.values))

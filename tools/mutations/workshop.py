@@ -111,7 +111,9 @@ class Workshop:
                 os.dup2(file.fileno(), 2)
             os.chdir(self.root)
             os.environ |= {"JAX_COMPILATION_CACHE_DIR": str(self.root / ".programs")}
-            sys.path[:] = [str(self.root / "src"), *(p for p in sys.path if not inside(p, ROOT))]
+            # Nothing of the project itself, but its virtual environment, which may be in its folder.
+            kept = [p for p in sys.path if not inside(p, ROOT) or inside(p, Path(sys.prefix))]
+            sys.path[:] = [str(self.root / "src"), *kept]
             arguments = ["-n", "0", "-q", "-x", "--no-header", "--tb=line", "-p", "no:cacheprovider"]
             # Plugins that are imported already cannot have their asserts rewritten; they have none.
             arguments += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]

@@ -27,8 +27,11 @@ CURVED_MEAN_FIELD = 64
 # of a funnel, where the density has no end as a scale goes to zero. A fit to it may be close to what is
 # around it, and far below others.
 STEEP = 0.5
-# At the end of Newton steps come some more that average over so many times the draws.
-MORE_DRAWS, MORE_STEPS = (4, 16), 10
+# At the end of Newton steps come some more that average over so many times the draws, and forget most of
+# what was averaged before. The noise of a curvature costs nats in proportion to its size, so there is a
+# step for every other coordinate.
+MORE_DRAWS, LEAST_MORE, MOST_MORE = (4, 16), 10, 24
+REMEMBERED = 4
 # Nats that a step may promise then, in all and for each coordinate. In one coordinate, 0.03 nats are a
 # quarter of an sd.
 PROMISE, PROMISE_EACH = 0.02, 0.005
@@ -117,14 +120,14 @@ def _refined(
     the next ones begin a new average.
     """
     left, recorder = ExpectedGain(math.inf, 0.0), run.recorder
+    steps = min(MOST_MORE, max(LEAST_MORE, best.q.dim // 2))
     for more_draws in MORE_DRAWS:
         again = more_draws != MORE_DRAWS[0]
-        start = best._replace(precision=None, number=0) if again else best
-        found = newton(
-            points, start, recorder, rng, gain=None, most_steps=MORE_STEPS, more_draws=more_draws
-        )
+        start = best._replace(number=min(best.number, REMEMBERED))
+        start = start._replace(precision=None, number=0) if again else start
+        found = newton(points, start, recorder, rng, gain=None, most_steps=steps, more_draws=more_draws)
         precision = best.precision if found.precision is None else found.precision
-        best = found._replace(steps=best.steps + MORE_STEPS, precision=precision)
+        best = found._replace(steps=best.steps + steps, precision=precision)
         assert isinstance(best.q, FitsQuadratic)
         with recorder.clock.phase(OPTIMISE):
             left = expected_gain(points, best.q, rng, best.precision)

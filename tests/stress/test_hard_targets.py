@@ -43,11 +43,15 @@ LARGE = 1000
 # Said wrongly, or of something else than meant: docs/reliability.md. Strict, so mended ones must go.
 RIDGE = "the ELBO has no end between the coordinates, and only coordinates are looked along"
 BOUNDED = "improper, but the ELBO of a mean-field normal is bounded, and its optimum was found"
+FLOOR = "the ELBO has stopped rising at the noise of a constant step size, far below the best"
+STEPS = [name for name in METHODS if name.startswith("sgd")]
 KNOWN: dict[tuple[str, str], str] = {
     **{("Cauchy likelihood", m): "the lower of two modes" for m in ("auto", "auto, full-rank", "bam")},
-    **{("perfect collinearity without a prior", m): BOUNDED for m in ("auto", "saa")},
+    **{("two modes", f"sgd, {m}"): "the lower of two modes" for m in ("nocv", "zvcv-gd", "score-loo")},
+    **{("ten thousand dimensions", f"sgd, {m}"): FLOOR for m in ("nocv", "zvcv-gd")},
+    **{("perfect collinearity without a prior", m): BOUNDED for m in ("auto", "saa", *STEPS)},
     **{("perfect collinearity without a prior", m): RIDGE for m in ("auto, full-rank", "bam")},
-    **{("a product that is all that is known", m): BOUNDED for m in ("auto", "saa")},
+    **{("a product that is all that is known", m): BOUNDED for m in ("auto", "saa", *STEPS)},
     **{("a product that is all that is known", m): RIDGE for m in ("auto, full-rank", "bam")},
 }
 

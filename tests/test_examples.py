@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import jax
+import nbformat
 import pytest
 
 FOLDER = Path(__file__).parents[1] / "examples"
@@ -59,8 +60,6 @@ def test_all_eight_are_short_and_say_what_they_do():
 
 
 def test_notebooks_are_the_scripts_with_output(monkeypatch):
-    nbformat = pytest.importorskip("nbformat")
-    pytest.importorskip("nbclient")
     monkeypatch.syspath_prepend(str(FOLDER))
     import make_notebooks  # pyright: ignore[reportMissingImports]
 

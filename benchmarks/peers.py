@@ -199,8 +199,8 @@ def main() -> None:
     given.tasks = given.tasks or (QUICK if given.quick else TASKS)
     given.families = given.families or (QUICK_FAMILIES if given.quick else FAMILIES)
     given.repeats = given.repeats or (1 if given.quick else 5)
-    name = "peers_quick" if given.quick else "peers"
-    stored = HERE / "results" / f"{name}.json"
+    file = "peers_quick" if given.quick else "peers"
+    stored = HERE / "results" / f"{file}.json"
     rows = json.loads(stored.read_text())["rows"] if stored.exists() else []
     if not given.table and not given.write:
         from contenders import REGISTRY
@@ -213,7 +213,7 @@ def main() -> None:
             if tuple(row[name] for name in known) not in have:
                 print(*row.values(), flush=True)
                 rows.append(in_fresh_process(row))
-                save(name, rows)
+                save(file, rows)
     print(table(rows))
     if given.write:
         write(rows, f"python benchmarks/peers.py{' --quick' if given.quick else ''}")

@@ -13,7 +13,7 @@ import optax
 import pytest
 
 import quietgrad as qg
-from quietgrad.results import Status
+from quietgrad.status import Status
 
 of = qg.Target.from_logdensity
 ROWS = np.random.default_rng(0).normal(size=(30, 2))

@@ -13,7 +13,7 @@ import quietgrad as qg
 from quietgrad._fingerprint import Recipe
 from quietgrad.commands import fit, models, settings
 from quietgrad.diagnostics.diagnosis import Verdict
-from quietgrad.results import Status
+from quietgrad.status import Status
 
 MODEL = """
 import jax.numpy as jnp

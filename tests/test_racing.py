@@ -1,5 +1,6 @@
 """The race, in the library and from the command line."""
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -47,6 +48,26 @@ def test_names_a_winner_and_says_why():
     assert known(lanes["quiet"].variance) < known(lanes["plain"].variance)
     assert lanes["quiet"].estimator == "Quiet"
     assert all(lane.clock["optimise"] > 0 for lane in result.lanes)
+
+
+def test_who_was_done_first_with_everything_included_is_told_if_it_is_another():
+    """By the optimisation one wins and by the watch the other, unless it ended below the mark."""
+    target = qg.Target.from_logdensity(lambda z: -0.5 * jnp.sum(z**2), dim=2)
+    result = qg.race(target, entrants={"quiet": "quiet", "auto": "auto"}, seconds=0.1, key=jr.key(0))
+
+    def told(**changes):
+        lanes = [
+            dataclasses.replace(
+                lane,
+                clock={"total": 1.0 if lane.name == "quiet" else 9.0},
+                elbo=result.mark + changes.get(lane.name, 0.5),
+            )
+            for lane in result.lanes
+        ]
+        return dataclasses.replace(result, lanes=lanes, winner="auto").recommendation()
+
+    assert told().endswith("included, quiet was done first: after 1 s, auto after 9 s.")
+    assert "done first" not in told(quiet=-0.5)
 
 
 def test_methods_race_under_the_same_judge_and_the_same_limit():

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from .methods import Auto, Bam, Saa, Sgd
     from .metrics import elbo, elbo_with_error, lppd
     from .racing import race
-    from .results import FitResult, Status
+    from .results import FitResult
     from .samplers import Antithetic, Iid, LatinHypercube, Rqmc
+    from .status import Status
     from .surrogates import QuadCV, Taylor
     from .targets import RowBlocks, Target
     from .weights import Stein, Uniform
@@ -50,7 +51,8 @@ _HOMES = {
     "methods": ["Auto", "Bam", "Saa", "Sgd"],
     "metrics": ["elbo", "elbo_with_error", "lppd"],
     "racing": ["race"],
-    "results": ["FitResult", "Status"],
+    "results": ["FitResult"],
+    "status": ["Status"],
     "samplers": ["Antithetic", "Iid", "LatinHypercube", "Rqmc"],
     "surrogates": ["QuadCV", "Taylor"],
     "targets": ["RowBlocks", "Target"],

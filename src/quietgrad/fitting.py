@@ -20,8 +20,9 @@ from .methods import REGISTRY as METHODS
 from .methods import AbstractMethod, Sgd
 from .recorder import INTERRUPTED, Callback, Ended, Interrupts, Problem, Recorder, book_of
 from .restarts import fit_restarts, numbered, other_starts
-from .results import FitResult, Status
+from .results import FitResult
 from .sharding import check_mesh, check_processes, gathered, spread
+from .status import Status
 from .streaming import Feed
 from .targets import Target
 from .targets.hyperparameters import checked, fitted_beside, fixed_at

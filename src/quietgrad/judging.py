@@ -18,15 +18,12 @@ from jaxtyping import Array, Float, Int, UInt32
 
 from ._host import on_device
 from ._random import key_of
-from .arrival import arrival
 from .families import AbstractFamily, FitsQuadratic
 from .host_draws import independent
 from .metrics import BLOCK
 from .points import Points
 from .targets import Target
 from .targets.in_blocks import log_density_in_blocks
-
-__all__ = ["MARGIN", "PAIRS", "Judge", "Terms", "affordable_pairs", "arrival", "paired"]
 
 # Nats below the best ELBO that anyone found at which a run has arrived.
 MARGIN = 1.0

@@ -12,7 +12,8 @@ from ._checks import check_key, described
 from .families import AbstractFamily
 from .fitting import fit
 from .restarts import numbered
-from .results import FitResult, Status
+from .results import FitResult
+from .status import Status
 from .targets import Target
 
 NOT_BEGUN = {

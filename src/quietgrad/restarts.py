@@ -23,7 +23,8 @@ from .judging import Terms, paired
 from .methods import AbstractMethod
 from .methods.method import Scouted
 from .recorder import Ended, Problem, Recorder
-from .results import FitResult, Status
+from .results import FitResult
+from .status import Status
 
 # Starts whose means are this close, in sds, and whose ELBOs are, in nats, lead to the same answer.
 SAME_SDS, SAME_NATS = 0.5, 1.0

@@ -1,7 +1,6 @@
 """What a fit hands back: the fitted family, how it ended, and how it came about."""
 
 import dataclasses
-import enum
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -26,25 +25,8 @@ from .display.noise import gradient_noise
 from .display.table import named
 from .estimators import AbstractEstimator
 from .families import AbstractFamily
+from .status import Status
 from .targets import Target
-
-
-class Status(enum.StrEnum):
-    """How a fit ended. Only `CONVERGED` says that the answer is where the method was going."""
-
-    CONVERGED = "converged"
-    BUDGET = "budget"
-    INTERRUPTED = "interrupted"
-    STALLED = "stalled"
-    NON_FINITE = "non-finite"
-    UNBOUNDED = "unbounded"
-    COLLAPSED = "collapsed"
-
-    @property
-    def failed(self) -> bool:
-        """Whether the target or the numbers stood in the way, so that more time would not help."""
-        return self in (Status.STALLED, Status.NON_FINITE, Status.UNBOUNDED, Status.COLLAPSED)
-
 
 # Numbers that a summary in a notebook may be made of: draws times those of a draw.
 SUMMARISED = 2**22
@@ -212,8 +194,7 @@ class FitResult(eqx.Module):
         the fit has made itself.
         """
         rng = self._rng(0)
-        converged = self.status is Status.CONVERGED
-        ending = Ending(str(self.status), self.hint, converged, self.status.failed)
+        ending = Ending(self.status, self.hint)
         others = [Restart(*moments(other.q, rng), other.elbo, other.elbo_error) for other in restarts]
         others += [] if self.restarts is None else self.restarts.others
         draws = whole(draws, "draws", least=1)

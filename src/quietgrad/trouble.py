@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from .results import Status
+from .status import Status
 from .targets import Target
 from .targets.coordinates import coordinate_name
 

@@ -5,9 +5,10 @@ import subprocess
 import sys
 from typing import get_args
 
+import jax
 import pytest
 
-from quietgrad import families, methods
+from quietgrad import cli, families, methods
 from quietgrad.cli import app, names
 from quietgrad.estimators import REGISTRY as ESTIMATORS
 
@@ -34,6 +35,22 @@ def test_help_names_options_and_exit_codes_without_jax():
     assert done.returncode == 0, done.stderr
     for word in ("--data", "--arg", "--rank", "--out", "--diagnose", "low-rank", "130 interrupted"):
         assert word in done.stdout
+
+
+def test_a_message_has_its_own_notes_and_not_those_of_jax(monkeypatch, capsys):
+    def fails(x):
+        error = ValueError("what is wrong")
+        error.add_note("where it is kept")
+        raise error
+
+    with pytest.raises(ValueError, match="what is wrong") as caught:
+        jax.jit(fails)(1.0)
+    assert len(caught.value.__notes__) > 1, "jax adds no note: nothing is left to leave out"
+    monkeypatch.setattr(cli, "app", lambda result_action: jax.jit(fails)(1.0))
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 2
+    assert capsys.readouterr().err == "quietgrad: what is wrong\nwhere it is kept\n"
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -91,7 +91,7 @@ def test_a_flow_that_is_narrow_under_weights_without_a_variance_is_not_trusted(k
     seen = evidence.moved._replace(log_ratio=narrow, log_ratio_error=np.full(4, 0.02))
     weights = evidence.weights._replace(khat=khat)
     evidence = evidence._replace(flow=True, weights=weights, moved=seen, weighted=seen)
-    ending = Ending(Status.CONVERGED, "", converged=True, failed=False)
+    ending = Ending(Status.CONVERGED, "")
     found, _ = judge(evidence, ending, str)
     assert found == verdict
     asked = advise(found, evidence, ending, fitted.q, str)

@@ -5,6 +5,8 @@ import jax.random as jr
 import numpy as np
 
 import quietgrad as qg
+from quietgrad.methods.auto.curvature import LEAST_MORE, newton_from
+from quietgrad.methods.auto.stage import Runner
 from quietgrad.methods.newton import Curved, newton
 from quietgrad.points import Points
 from quietgrad.recorder import Problem, Recorder
@@ -21,3 +23,22 @@ def test_a_short_step_mixes_the_curvature_with_the_right_sign():
     found = newton(Points(target, q.dtype), start, recorder, np.random.default_rng(0), most_steps=1)
     assert found.terms.elbo > start.terms.elbo
     np.testing.assert_allclose(found.precision, PRECISION, rtol=1e-8)
+
+
+def test_late_steps_forget_a_curvature_of_long_ago():
+    """One round of them is enough, though what 24 steps have averaged is off by a factor of two.
+
+    With steps of 2 / n a share of 4 * 3 / (14 * 13) is left of it after ten; going on from n = 24, half.
+    """
+    target = qg.Target.from_logdensity(lambda z: -0.5 * z @ jnp.asarray(PRECISION) @ z, dim=2)
+    q = qg.FullRank(jnp.zeros(2), jnp.zeros(3)).for_quadratic(np.zeros(2), 2 * PRECISION)
+    problem = Problem(target, q)
+    recorder = Recorder(problem, key=jr.key(0))
+    run = Runner(problem, recorder, None, by_clock=False, gain=0.05, probe_after=np.inf)
+    ahead = Curved(q, recorder.look(q, 0).terms, 0, 2 * PRECISION, 24)
+    answer, ending = newton_from(run, Points(target, q.dtype), ahead)
+    assert answer.step == LEAST_MORE
+    assert ending is not None
+    assert isinstance(answer.q, qg.FullRank)
+    left = np.linalg.inv(answer.q.host_covariance()) @ np.linalg.inv(PRECISION) - np.eye(2)
+    np.testing.assert_allclose(left, 12 / 182 * np.eye(2), atol=1e-8)

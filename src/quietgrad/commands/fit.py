@@ -16,7 +16,8 @@ from ..diagnostics.diagnosis import Diagnosis, Verdict
 from ..environment import environment
 from ..fitting import ANY_FAMILY, fit
 from ..metrics import lppd
-from ..results import FitResult, Status
+from ..results import FitResult
+from ..status import Status
 from . import folder, settings
 from .draws import write_draws
 from .models import Model, load_model

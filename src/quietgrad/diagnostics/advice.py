@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from ..families import AbstractFamily, FitsQuadratic, HasMoments
+from ..status import Status
 from .diagnosis import Ending, Verdict
 from .evidence import Evidence
 from .tolerance import off
@@ -37,7 +38,7 @@ def advise(
             "the posterior has several modes: tell them apart by a prior or an ordering if they are the "
             "same up to labels or signs; otherwise start fits or chains in each of them"
         )
-    unfinished = not ending.converged and not ending.failed
+    unfinished = ending.status is not Status.CONVERGED and not ending.status.failed
     if unfinished or evidence.gain.nats - 2 * evidence.gain.error > 1:
         advice.append("give the fit more steps or seconds: fit(target, result.q, ...) goes on from here")
     wrong_scales = bool(off(evidence.best)[1].any())

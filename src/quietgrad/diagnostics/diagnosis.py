@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from .._html import AMBER, GREEN, RED, badge, bullets, element
+from ..status import Status
 
 
 class Verdict(enum.StrEnum):
@@ -24,10 +25,8 @@ COLOURS = {Verdict.TRUST: GREEN, Verdict.CORRECTED: AMBER, Verdict.DO_NOT_TRUST:
 class Ending(NamedTuple):
     """How the fit ended, as far as the verdict asks."""
 
-    status: str
+    status: Status
     hint: str
-    converged: bool
-    failed: bool
 
 
 class Restart(NamedTuple):

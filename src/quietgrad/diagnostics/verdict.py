@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..status import Status
 from .comparison import Comparison
 from .diagnosis import Ending, Restart, Verdict
 from .evidence import Evidence
@@ -52,9 +53,9 @@ def judge(
 
 
 def _ending(ending: Ending, found: Findings) -> None:
-    if ending.failed:
+    if ending.status.failed:
         found.fatal.append(f"the fit failed ({ending.status}): {ending.hint}")
-    elif not ending.converged:
+    elif ending.status is not Status.CONVERGED:
         found.wrong.append(f"the fit did not converge ({ending.status}): {ending.hint}")
 
 

@@ -19,7 +19,7 @@ from ..families import AbstractFamily, FitsQuadratic, MeanField
 from ..judging import paired
 from ..points import Points
 from ..recorder import Answer
-from ..results import Status
+from ..status import Status
 from ..targets import Target
 from .finite_start import finite_start
 from .method import AbstractMethod, Ending, Problem, Recorder

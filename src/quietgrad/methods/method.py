@@ -10,7 +10,7 @@ from jaxtyping import Array, UInt32
 from .._random import key_of
 from ..families import AbstractFamily, MeanField
 from ..recorder import Answer, Problem, Recorder
-from ..results import Status
+from ..status import Status
 from ..targets import Target
 
 __all__ = ["AbstractMethod", "Ending", "Problem", "Recorder", "Scouted", "started_from"]

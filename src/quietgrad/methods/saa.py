@@ -19,9 +19,9 @@ from ..host_draws import spread_pairs
 from ..judging import paired
 from ..points import Points
 from ..recorder import Answer
-from ..results import Status
 from ..samplers import REGISTRY as SAMPLERS
 from ..samplers import AbstractSampler, Antithetic, Rqmc
+from ..status import Status
 from ..targets import Target
 from .finite_start import finite_start
 from .fixed_draws import Climb, climb

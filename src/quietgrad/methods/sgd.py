@@ -23,7 +23,7 @@ from ..clock import OPTIMISE
 from ..estimators import AbstractEstimator, resolve
 from ..families import AbstractFamily
 from ..history import Plateau, Reached
-from ..results import Status
+from ..status import Status
 from ..targets import Target
 from .choosing import cheapest
 from .method import AbstractMethod, Ending, Problem, Recorder

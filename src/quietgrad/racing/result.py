@@ -1,5 +1,6 @@
 """What a race hands back: a lane for each entrant, the mark, and what to use."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import equinox as eqx
@@ -47,18 +48,20 @@ class RaceResult(eqx.Module):
 
     def recommendation(self) -> str:
         """What to use and why, by the optimisation, and what is waited for less if that is another."""
-        soonest = min(self.lanes, key=lambda lane: (lane.elbo < self.mark, lane.clock["total"]))
-        winner = next(lane for lane in self.lanes if lane.name == self.winner)
-        text = self._by_optimisation()
-        if soonest is winner or soonest.elbo < self.mark:
+        lanes = {lane.name: lane for lane in self.lanes}
+        text, waits = (
+            self._by_optimisation(lanes),
+            {name: lane.clock["total"] for name, lane in lanes.items() if lane.elbo >= self.mark},
+        )
+        soonest = min(waits, key=waits.__getitem__, default=self.winner)
+        if soonest == self.winner:
             return text
         return (
-            f"{text} Compiling and looking included, {soonest.name} was done first: after "
-            f"{soonest.clock['total']:.2g} s, {self.winner} after {winner.clock['total']:.2g} s."
+            f"{text} Compiling and looking included, {soonest} was done first: after "
+            f"{waits[soonest]:.2g} s, {self.winner} after {lanes[self.winner].clock['total']:.2g} s."
         )
 
-    def _by_optimisation(self) -> str:
-        lanes = {lane.name: lane for lane in self.lanes}
+    def _by_optimisation(self, lanes: Mapping[str, Lane]) -> str:
         winner = lanes[self.winner]
         if winner.seconds_to_mark is None:
             return (

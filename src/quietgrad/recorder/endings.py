@@ -10,7 +10,7 @@ from jaxtyping import Float
 from .. import trouble
 from ..families import AbstractFamily
 from ..judging import Terms, paired
-from ..results import Status
+from ..status import Status
 from .limits import Ended
 from .problem import Answer, Problem
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..clock import OPTIMISE, Clock
-from ..results import Status
+from ..status import Status
 
 INTERRUPTED = "stopped by the user; fit(target, result.q, ...) goes on from here"
 OUT_OF_TIME = "the time limit was reached before the method was done; give more seconds"

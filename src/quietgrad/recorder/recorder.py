@@ -20,7 +20,7 @@ from ..estimators import AbstractEstimator
 from ..families import AbstractFamily
 from ..history import History
 from ..judging import Judge, Terms, paired
-from ..results import Status
+from ..status import Status
 from .answers import Answers
 from .endings import Evidence, true_ending, watched
 from .judges import Judges

@@ -17,7 +17,8 @@ from ..families import AbstractFamily
 from ..methods import REGISTRY as METHODS
 from ..methods import AbstractMethod, Sgd
 from ..recorder import Evaluation, Moment, Problem, Recorder
-from ..results import FitResult, Status
+from ..results import FitResult
+from ..status import Status
 from ..targets import Target
 from .records import Cell
 from .user_module import Registry

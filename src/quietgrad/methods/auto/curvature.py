@@ -14,7 +14,7 @@ from ...families import AbstractFamily, FitsQuadratic, HasMoments
 from ...judging import paired
 from ...points import Points
 from ...recorder import Answer
-from ...results import Status
+from ...status import Status
 from ..method import Ending
 from ..mode import find_mode
 from ..newton import MOST_DIM, Curved, newton, suits

@@ -2,7 +2,7 @@
 
 from ...points import Points
 from ...recorder import Answer
-from ...results import Status
+from ...status import Status
 from ..method import Ending
 from .anneal import anneal
 from .curvature import promise, what_is_left

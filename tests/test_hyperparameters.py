@@ -13,8 +13,8 @@ from subjects import accepted
 import quietgrad as qg
 from quietgrad import entropy, estimators, families
 from quietgrad.families import WithHyperparametersAndEntropy, beside
+from quietgrad.movement import movement
 from quietgrad.targets.hyperparameters import fitted_beside, fixed_at
-from quietgrad.trouble import movement
 
 MEANS = 12
 

@@ -135,7 +135,7 @@ def test_bad_draws_of_an_answer_are_told_whatever_the_method_claims():
     book = recorder()
     book.look(START, 0)
     answer = book.look(BEST, 1)
-    known = Evidence(book.answers.start, answer, answer, lambda q: np.zeros((4, 2)), book.values)
+    known = Evidence(book.answers.start, answer, answer, lambda q: np.zeros((4, 2)), book.sight)
     final = terms([0.0, -np.inf, 0.0, 0.0])._replace(bad=2)
     status, hint = true_ending(Problem(TARGET, START), qg.Status.CONVERGED, "", final, known)
     assert status is qg.Status.NON_FINITE

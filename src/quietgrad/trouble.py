@@ -18,22 +18,27 @@ from .targets.coordinates import coordinate_name
 
 # How far out, in spans of the fitted scale, the log density is looked at.
 FAR = (1e2, 1e4, 1e6, 1e8)
-# A coordinate whose location or scale has grown, or whose scale has shrunk, by this factor is looked at.
-SUSPICIOUS = 1e4
-# Coordinates that are looked at, the most suspicious first.
+# Hyperparameters that are looked at.
 LOOKED_AT = 8
-# Numbers (points x coordinates) that are looked at in one piece, and coordinates in all.
+# Numbers (points x coordinates) that are looked at in one piece.
 NUMBERS = 2**22
 # The search for a spike: points of a round in its widths, rounds, how many of them are looked at
 # together, and the nats that these must gain. A density that grows like 1/|z|^2 gains 4.6 each time the
 # distance shrinks by ten; a lucky point is ahead of its round, and those after it gain nothing.
 GRID, ROUNDS, LUCKY, SPIKE = tuple(np.linspace(-3, 3, 13)), 12, 5, 4.0
+# A scale that has grown by this factor since the start does not shrink towards a spike.
+WIDER = 100.0
 # So many rounds in which no coordinate gains this many nats end the search.
 FLAT = 0.01
 SHOWN = 3
 
 
 Values = Callable[[Float[np.ndarray, "points dim"]], Float[np.ndarray, " points"]]
+# The log density and its gradient.
+Density = Callable[
+    [Float[np.ndarray, "points dim"]],
+    tuple[Float[np.ndarray, " points"], Float[np.ndarray, "points dim"]],
+]
 
 
 class Trouble(NamedTuple):
@@ -84,11 +89,13 @@ def runaway(
     mean: Float[np.ndarray, " dim"],
     std: Float[np.ndarray, " dim"],
     coordinates: Sequence[int],
+    *,
+    start_std: Float[np.ndarray, " dim"],
 ) -> Trouble | None:
     """Whether the log density has no end along one of these coordinates, or a spike at q's mean.
 
     `values` evaluates the log density at many points. Hyperparameters are not asked: along them there is
-    no density that would have to fall off.
+    no density that would have to fall off. A spike is looked for where q has not become much wider.
     """
     coordinates = [i for i in coordinates if i < len(mean) - target.hyperparameter_count]
     if not coordinates:
@@ -108,7 +115,8 @@ def runaway(
                     "posterior is improper; give that coordinate a proper prior, or take it out of the "
                     "model",
                 )
-    return _spike(target, values, center, scales, coordinates)
+    narrow = [i for i in coordinates if scales[i] < WIDER * start_std[i]]
+    return _spike(target, values, center, scales, narrow) if narrow else None
 
 
 def unbounded_hyperparameter(
@@ -202,43 +210,9 @@ def endless(values: Sequence[float]) -> bool:
     """Whether log densities at `FAR` steps fall more slowly than any proper density's."""
     if not all(map(math.isfinite, values)):
         return values[-1] == math.inf
-    return (values[-1] - values[-2]) / math.log(FAR[-1] / FAR[-2]) > -1
+    return slope_is_endless(values[-2], values[-1], FAR[-1] / FAR[-2])
 
 
-def suspicious(
-    mean: Float[np.ndarray, " dim"],
-    std: Float[np.ndarray, " dim"],
-    start_mean: Float[np.ndarray, " dim"],
-    start_std: Float[np.ndarray, " dim"],
-    factor: float,
-) -> list[int]:
-    """Coordinates that have moved, grown or shrunk by more than `factor`, the furthest first."""
-    moved = movement(mean, std, start_mean, start_std)
-    return [i for i in furthest(moved) if not moved[i] <= math.log(factor)]
-
-
-def furthest(moved: Float[np.ndarray, " dim"]) -> list[int]:
-    """The coordinates that have moved most, first the furthest; fewer where each costs much."""
-    dim = moved.size
-    count = max(1, min(LOOKED_AT, dim, NUMBERS // dim))
-    some = np.argpartition(-moved, count - 1)[:count]
-    return [int(i) for i in some[np.argsort(-moved[some], kind="stable")]]
-
-
-def movement(
-    mean: Float[np.ndarray, " dim"],
-    std: Float[np.ndarray, " dim"],
-    start_mean: Float[np.ndarray, " dim"],
-    start_std: Float[np.ndarray, " dim"],
-) -> Float[np.ndarray, " dim"]:
-    """The log of the factor by which location or scale have changed; infinite if not finite.
-
-    Coordinates that never had any scale are hyperparameters, which may go where they like.
-    """
-    with np.errstate(all="ignore"):
-        wide = np.maximum(start_std, 1.0)
-        location = np.log1p(np.abs(mean - start_mean) / (wide + np.abs(start_mean)))
-        scale = np.abs(np.log(std / np.maximum(start_std, 1e-300)))
-    moved = np.maximum(location, scale)
-    moved = np.where(np.isfinite(moved), moved, np.inf)
-    return np.where((std == 0) & (start_std == 0), -np.inf, moved)
+def slope_is_endless(near: float, far: float, ratio: float) -> bool:
+    """Whether a log density falls more slowly than any proper one's between two distances."""
+    return bool((far - near) / math.log(ratio) > -1)

@@ -1,8 +1,10 @@
 """Targets that fits break on, with what is known of each: the best ELBO, or that there is none.
 
-`best` of a proper target is the best ELBO of a mean-field and of a full-rank normal, by a formula, or
-`None` where quadrature finds it (one or two dimensions). `ends` lists the statuses that are true: for
-a target without an answer "converged" is not among them.
+`best` is the best ELBO of a mean-field and of a full-rank normal, by a formula, or `None` where
+quadrature finds it (one or two dimensions). `ends` lists the statuses that are true: where the ELBO has
+no optimum "converged" is not among them. Where it has one but no normal is near the posterior, which may
+be improper, `misleads` says so: a fit may converge, and its verdict must not be to trust it, unless it
+has the posterior's mean and sd, `moments`, all the same.
 """
 
 import math
@@ -30,11 +32,8 @@ class Hard(NamedTuple):
     evidence: float | None = None
     single: bool = False
     nodes: int = 61
-
-    @property
-    def proper(self) -> bool:
-        """Whether there is an answer to find."""
-        return "converged" in self.ends
+    misleads: bool = False
+    moments: tuple[float, float] = (math.nan, math.nan)
 
     def target(self) -> qg.Target:
         """As a target."""
@@ -124,6 +123,8 @@ HARD = {
         lambda z: jnp.logaddexp(-0.5 * (z[0] - 4) ** 2, -0.5 * (z[0] + 4) ** 2),
         1,
         evidence=math.log(2 * math.sqrt(2 * math.pi)),
+        misleads=True,
+        moments=(0.0, math.sqrt(17)),
     ),
     "a quartic": Hard(lambda z: -jnp.sum(z**4), 1),
     "log gamma": Hard(lambda z: z[0] - jnp.exp(z[0]), 1, best=(HALF_LOG_2PI_E - 1.5,) * 2, evidence=0.0),
@@ -137,7 +138,10 @@ HARD = {
     # Tails
     "Cauchy": Hard(lambda z: -jnp.log1p(z[0] ** 2), 1, evidence=math.log(math.pi), nodes=401),
     "Cauchy likelihood": Hard(
-        lambda z: -jnp.sum(jnp.log1p((DATA - z[0]) ** 2)) - 0.5 * (z[0] / 100) ** 2, 1, nodes=401
+        lambda z: -jnp.sum(jnp.log1p((DATA - z[0]) ** 2)) - 0.5 * (z[0] / 100) ** 2,
+        1,
+        nodes=401,
+        misleads=True,
     ),
     "Student with 1.5 degrees": Hard(lambda z: -1.25 * jnp.sum(jnp.log1p(z**2 / 1.5)), 1, nodes=401),
     # Regressions
@@ -164,8 +168,9 @@ HARD = {
     "perfect collinearity without a prior": Hard(
         lambda z: -0.5 * jnp.sum((Y - TWICE @ z) ** 2), 2, ends=NO_ANSWER
     ),
+    # Improper, but a normal cannot follow the hyperbola, and its ELBO has an optimum.
     "a product that is all that is known": Hard(
-        lambda z: -0.5 * (z[0] * z[1] - 1) ** 2, 2, ends=NO_ANSWER
+        lambda z: -0.5 * (z[0] * z[1] - 1) ** 2, 2, ends=(*PROPER, *NO_ANSWER), misleads=True
     ),
     "NaN in a near corner": Hard(lambda z: corner(z, 1.0), 2, ends=NO_ANSWER),
     "walls of a box": Hard(

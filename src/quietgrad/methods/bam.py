@@ -67,7 +67,7 @@ class Bam(AbstractMethod):
         q = problem.q
         assert isinstance(q, FitsQuadratic)
         points = Points(problem.target, q.dtype)
-        recorder.values = lambda z: points(z)[0]
+        recorder.look_with(points)
         start = MeanField.start_of(q, recorder.rng("mean-field"))
         begun = recorder.stage(
             "start", lambda: finite_start(points, start, recorder.rng("starts"), recorder)

@@ -72,7 +72,7 @@ class Saa(AbstractMethod):
         target, q = problem.target, problem.q
         start = MeanField.start_of(q, recorder.rng("mean-field"))
         points = Points(target, q.dtype)
-        recorder.values = lambda z: points(z)[0]
+        recorder.look_with(points)
         begun = recorder.stage(
             "start", lambda: finite_start(points, start, recorder.rng("starts"), recorder)
         )

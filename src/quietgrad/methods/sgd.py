@@ -19,13 +19,14 @@ from .. import trouble
 from .._checks import described, whole
 from .._fingerprint import Recipe
 from .._host import on_device
-from ..clock import OPTIMISE
+from ..clock import EVALUATE, OPTIMISE
 from ..estimators import AbstractEstimator, resolve
 from ..families import AbstractFamily
 from ..history import Plateau, Reached
 from ..status import Status
 from ..targets import Target
 from .choosing import cheapest
+from .late_mean import Late, held_by_noise
 from .method import AbstractMethod, Ending, Problem, Recorder
 from .signal import signal_to_noise
 from .steps import Carry, Job, Keys, strong
@@ -35,10 +36,7 @@ from .switching import Switching
 CHUNK_SECONDS = 1.0
 # Steps of the first chunk, which tells how long one takes.
 FIRST_STEPS = 20
-HINTS = {
-    Status.CONVERGED: "the ELBO has stopped rising",
-    Status.BUDGET: "the ELBO was still rising, or too noisy to tell; give more steps",
-}
+STILL_RISING = "the ELBO was still rising, or too noisy to tell; give more steps"
 BLOWN_UP = (
     "the parameters turned NaN or infinite after this step, and q is the best answer before it; try a "
     "smaller learning rate, optax.clip_by_global_norm, more draws, or check the log density for log(0), "
@@ -100,9 +98,9 @@ class Sgd(AbstractMethod):
         job, carry = self._begin(problem, recorder)
         switch = self._switch(problem, recorder)
         every = self.evaluate_every or -(-self.steps // 100)
-        mark, step, pace, stopped = recorder.mark("steps"), 0, 0.0, False
+        mark, step, pace, stopped, late = recorder.mark("steps"), 0, 0.0, False, Late()
         if mark.kept is not None:
-            step, estimator, carry, stopped, looks = mark.kept
+            step, estimator, carry, stopped, looks, late = mark.kept
             job = eqx.tree_at(lambda j: j.estimator, job, estimator)
             if switch is not None:
                 switch.looks = looks
@@ -124,6 +122,7 @@ class Sgd(AbstractMethod):
                 recorder.progress.signal = functools.partial(signal_to_noise, seen, carry.optimizer)
                 seen = carry.optimizer
                 recorder.look(job.family(carry), first + step, state=carry.estimator)
+                late = late.after(carry.params)
                 if switch is not None:
                     job, carry = self._changed(switch, job, carry, step, recorder)
                 stop = self.stop
@@ -131,11 +130,15 @@ class Sgd(AbstractMethod):
             else:
                 recorder.passed(first + step)
             looks = [] if switch is None else switch.looks
-            mark.keep((step, job.estimator, carry, stopped, looks))
+            mark.keep((step, job.estimator, carry, stopped, looks, late))
         verdict = Plateau() if self.stop is None else self.stop
-        arrived = verdict.reached(recorder.history.column(verdict.column))
-        status = Status.CONVERGED if arrived else Status.BUDGET
-        return status, HINTS[status]
+        if not verdict.reached(recorder.history.column(verdict.column)):
+            return Status.BUDGET, STILL_RISING
+        if isinstance(verdict, Reached):
+            return Status.CONVERGED, "the value that was asked for is reached"
+        with recorder.clock.phase(EVALUATE):
+            noisy = held_by_noise(job, carry, late, recorder)
+        return noisy or (Status.CONVERGED, "the ELBO has stopped rising")
 
     def _begin(self, problem: Problem, recorder: Recorder) -> tuple[Job, Carry]:
         target, q = problem.target, problem.q

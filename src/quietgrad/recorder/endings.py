@@ -7,9 +7,10 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from .. import trouble
+from .. import movement, trouble
 from ..families import AbstractFamily
 from ..judging import Terms, paired
+from ..ridges import ridge
 from ..status import Status
 from .limits import Ended
 from .problem import Answer, Problem
@@ -29,14 +30,21 @@ NOTHING_BETTER = (
 class Evidence(NamedTuple):
     """What an ending is held against: the first answer, the best of any family, the one to be returned.
 
-    `points` makes some draws of a q, and `values` evaluates the log density.
+    `points` makes some draws of a q, and `sight` looks at the log density.
     """
 
     start: Answer | None
     best: Answer
     answer: Answer
     points: Callable[[AbstractFamily], Float[np.ndarray, "points dim"]]
+    sight: "Sight"
+
+
+class Sight(NamedTuple):
+    """Evaluations of the log density, and of its gradient too, at points that the host chooses."""
+
     values: trouble.Values
+    density: trouble.Density
 
 
 def true_ending(
@@ -67,20 +75,23 @@ def true_ending(
         )
     if status in (Status.BUDGET, Status.STALLED, Status.CONVERGED):
         mean, std = answer.terms.mean, answer.terms.std
-        moved = trouble.movement(mean, std, start.terms.mean, start.terms.std)
-        found = trouble.runaway(problem.target, known.values, mean, std, trouble.furthest(moved))
+        moved = movement.movement(mean, std, start.terms.mean, start.terms.std)
+        coordinates, values = movement.furthest(moved), known.sight.values
+        found = trouble.runaway(
+            problem.target, values, mean, std, coordinates, start_std=start.terms.std
+        )
         if found is None and problem.target.hyperparameter_count:
             # One that has converged may have its best value, but for this little, at infinity.
             least = RISING if status is Status.CONVERGED else 0.0
             points = known.points(answer.q)
-            found = trouble.unbounded_hyperparameter(problem.target, known.values, points, least)
+            found = trouble.unbounded_hyperparameter(problem.target, values, points, least)
+        if found is None and status is Status.CONVERGED:
+            found = _ridge(problem, known.sight, answer)
         return found or (status, hint)
     return status, hint
 
 
-def watched(
-    problem: Problem, values: trouble.Values, answer: Answer, start: Answer, factor: float
-) -> float:
+def watched(problem: Problem, sight: Sight, answer: Answer, start: Answer, factor: float) -> float:
     """End a fit whose location or scales run away, as soon as that is plain.
 
     What has changed by more than `factor` since the start is looked at; the factor for the next look.
@@ -88,10 +99,19 @@ def watched(
     now, then = answer.terms, start.terms
     if not (np.all(np.isfinite(then.mean)) and np.all(np.isfinite(then.std))):
         return factor
-    suspects = trouble.suspicious(now.mean, now.std, then.mean, then.std, factor)
+    suspects = movement.suspicious(now.mean, now.std, then.mean, then.std, factor)
     if not suspects:
         return factor
-    found = trouble.runaway(problem.target, values, now.mean, now.std, suspects)
+    found = trouble.runaway(
+        problem.target, sight.values, now.mean, now.std, suspects, start_std=then.std
+    )
+    found = found or _ridge(problem, sight, answer)
     if found is not None:
         raise Ended(*found)
-    return factor * trouble.SUSPICIOUS
+    return factor * movement.SUSPICIOUS
+
+
+def _ridge(problem: Problem, sight: Sight, place: Answer) -> trouble.Trouble | None:
+    number_bytes = np.dtype(place.q.dtype).itemsize
+    mean, std = place.terms.mean, place.terms.std
+    return ridge(problem.target, sight.density, mean, std, number_bytes)

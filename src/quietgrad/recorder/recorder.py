@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 from jaxtyping import Array, Key, PyTree
 
-from .. import trouble
+from .. import movement
 from .._progress import Show, progress_line
 from .._random import key_of
 from ..checkpoints import Book, Mark, NoBook
@@ -20,9 +20,10 @@ from ..estimators import AbstractEstimator
 from ..families import AbstractFamily
 from ..history import History
 from ..judging import Judge, Terms, paired
+from ..points import Points
 from ..status import Status
 from .answers import Answers
-from .endings import Evidence, true_ending, watched
+from .endings import Evidence, Sight, true_ending, watched
 from .judges import Judges
 from .limits import Interrupts, Limits
 from .looks import Looks
@@ -30,7 +31,7 @@ from .problem import DEFAULT, Answer, Callback, Evaluation, Moment, Problem
 from .progress import Progress
 from .state import Kept
 from .streams import Streams
-from .values import log_densities
+from .values import Density, log_densities
 
 NO_BOOK = NoBook()
 T = TypeVar("T")
@@ -63,18 +64,16 @@ class Recorder:
         self._show: Show = lambda sight: None
         self.progress = Progress()
         self._shown, self.looks = progress, Looks()
-        self.answers, self.factor = Answers(), trouble.SUSPICIOUS
+        self.answers, self.factor = Answers(), movement.SUSPICIOUS
         streams = Streams(key)
         self.words, self.rng = streams.words, streams.rng
         self.book = book
         if book.record is not None:
             self.clock.go_on(book.record["clock"], book.record["programs"])
         self.judges = Judges(problem, evaluation, self.words, self.rng)
-        # What evaluates the log density when something looks wrong, on the rows that judge; methods that
-        # have a program for it put it here.
-        self.values: trouble.Values = functools.partial(
-            log_densities, self.judges.on_the_way.target, problem.q.dtype
-        )
+        # What looks at the log density when something may be wrong, on the rows that judge.
+        seen = self.judges.on_the_way.target, problem.q.dtype
+        self.sight = Sight(functools.partial(log_densities, *seen), Density(*seen))
 
     # Answers
 
@@ -149,7 +148,7 @@ class Recorder:
         self.history.add({**row, **(more or {})})
         self._show(lambda: self.progress.sight(answer, row, self.estimator, self.left()))
         if not first and self.start is not None:
-            self.factor = watched(self.problem, self.values, answer, self.start, self.factor)
+            self.factor = watched(self.problem, self.sight, answer, self.start, self.factor)
         self.check()
         return answer
 
@@ -220,9 +219,13 @@ class Recorder:
 
     # Endings
 
+    def look_with(self, points: Points) -> None:
+        """Look at the log density with a program that the method has anyway."""
+        self.sight = Sight(lambda z: points(z)[0], points)
+
     def true_ending(self, status: Status, hint: str, final: Terms) -> tuple[Status, str]:
         """The ending as it is: what a method claims, checked against its answer at fresh draws."""
-        known = Evidence(self.start, self.best, self.answer, self.points, self.values)
+        known = Evidence(self.start, self.best, self.answer, self.points, self.sight)
         return true_ending(self.problem, status, hint, final, known)
 
     def final_terms(self, q: AbstractFamily) -> Terms:

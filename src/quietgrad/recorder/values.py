@@ -1,5 +1,6 @@
 """The log density at points that the host chose, to look at a target with when something is wrong."""
 
+import functools
 from typing import Any
 
 import equinox as eqx
@@ -9,6 +10,7 @@ from jaxtyping import Array, Float
 
 from .._host import on_device
 from ..metrics import BLOCK
+from ..points import Points
 from ..targets import Target
 
 
@@ -26,3 +28,23 @@ def log_densities(target: Target, dtype: Any, z: Float[np.ndarray, "points dim"]
         padded = np.concatenate([some, np.repeat(z[-1:], block - len(some), axis=0)])
         parts.append(np.asarray(_on_device(target, on_device(padded, dtype)), float))
     return np.concatenate(parts)[: len(z)]
+
+
+class Density:
+    """The log density and its gradient, by a program that is made when it is first asked for."""
+
+    def __init__(self, target: Target, dtype: Any):
+        self._target, self._dtype = target, dtype
+
+    def __call__(
+        self, z: Float[np.ndarray, "points dim"]
+    ) -> tuple[Float[np.ndarray, " points"], Float[np.ndarray, "points dim"]]:
+        """NaN where JAX cannot differentiate the target: nothing is known there."""
+        try:
+            return self._points(z)
+        except (TypeError, ValueError, NotImplementedError):
+            return log_densities(self._target, self._dtype, z), np.full(z.shape, np.nan)
+
+    @functools.cached_property
+    def _points(self) -> Points:
+        return Points(self._target, self._dtype)

@@ -164,7 +164,7 @@ class Auto(AbstractMethod):
             if target.rows > most:
                 target = problem.on_some_rows(most, recorder.rng("rows"))
         points = Points(target, q.dtype)
-        recorder.values = lambda z: points(z)[0]
+        recorder.look_with(points)
         return points
 
     def _mean_field(

@@ -15,6 +15,7 @@ from ...judging import paired
 from ...points import Points
 from ...recorder import Answer
 from ...status import Status
+from ..following import follow
 from ..method import Ending
 from ..mode import find_mode
 from ..newton import MOST_DIM, Curved, newton, suits
@@ -35,6 +36,8 @@ REMEMBERED = 4
 # Nats that a step may promise then, in all and for each coordinate. In one coordinate, 0.03 nats are a
 # quarter of an sd.
 PROMISE, PROMISE_EACH = 0.02, 0.005
+# How often, at most, two whole steps follow a slope that remains.
+FOLLOWED = 16
 
 
 def worth_newton(run: Runner, points: Points, q: AbstractFamily) -> bool:
@@ -102,9 +105,12 @@ def _newton_from(
         best = found if ahead is None or not behind else ahead._replace(steps=found.steps)
     assert best is not None
     best, left = _refined(run, points, best, rng)
+    led = follow(points, best, left, recorder, rng, rounds=FOLLOWED)
+    if led.gained > run.gain:
+        best, left = _refined(run, points, led.best._replace(precision=None, number=0), rng)
     answer = Answer(best.q, best.steps, best.terms)
     numbers = {"elbo": best.terms.elbo, "iterations": best.steps - begun}
-    done = left.below(run.gain)
+    done = left.below(run.gain) and led.level
     numbers |= {"left": left.nats, "left_error": left.error}
     kind = "newton stop" if done else "newton"
     run.note(kind, answer.step, run.first(answer.q), float("nan"), **numbers)

@@ -19,6 +19,8 @@ from .draws import Draws
 from .metric import Metric
 
 GROUPS, PAIRS = 8, 64
+# Of a question that these leave open: so many more groups, which is still far less than going on costs.
+MORE_GROUPS = (32, 128)
 
 
 class ExpectedGain(NamedTuple):
@@ -37,12 +39,14 @@ def expected_gain(
     q: FitsQuadratic,
     rng: np.random.Generator,
     precision: Float[np.ndarray, "dim dim"] | None = None,
+    *,
+    groups: int = GROUPS,
 ) -> ExpectedGain:
     """From fresh draws of q. `precision` is the target's; the inverse of q's covariance by default, and
     where the target has none: an improper one is flat in some direction."""
     root = None if precision is None else _root(precision)
     whitened = []
-    for _ in range(GROUPS):
+    for _ in range(groups):
         e = spread_pairs(q.base, PAIRS, q.base_dim, rng)
         _, slope = points(q.host_transport(e))
         if not np.all(np.isfinite(slope)):
@@ -51,6 +55,27 @@ def expected_gain(
         location = q.whitened(mean) if root is None else np.linalg.solve(root, mean)
         whitened.append(np.concatenate([location, q.scale_gradient(e, slope)]))
     return paired_square(np.stack(whitened))
+
+
+def conclusive_gain(
+    points: Points,
+    q: FitsQuadratic,
+    rng: np.random.Generator,
+    precision: Float[np.ndarray, "dim dim"] | None = None,
+    *,
+    worth: float,
+) -> ExpectedGain:
+    """The same with more draws, where it takes them to tell whether `worth` nats are left.
+
+    The scales of a full-rank family have as many directions as there are pairs of coordinates, and the
+    noise of all of them adds up.
+    """
+    left = expected_gain(points, q, rng, precision)
+    for groups in MORE_GROUPS:
+        if left.below(worth) or left.nats - 2 * left.error > worth:
+            break
+        left = expected_gain(points, q, rng, precision, groups=groups)
+    return left
 
 
 def _root(precision: Float[np.ndarray, "dim dim"]) -> Float[np.ndarray, "dim dim"] | None:

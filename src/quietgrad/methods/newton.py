@@ -70,12 +70,13 @@ def newton(
     most_steps: int = MOST_STEPS,
     more_draws: int = 1,
     rival: Answer | None = None,
+    judged: bool = True,
 ) -> Curved:
     """Steps until two in a row gain less than `gain` nats, or `most_steps`; answers are told on the way.
 
     A start that was led to by Newton steps goes on averaging with them; `more_draws` times as many
-    gradients are taken then. Steps that have a `rival` give
-    up when they would not catch up with it at their present pace.
+    gradients are taken then. Steps that have a `rival` give up when they would not catch up with it at
+    their present pace. The best step is returned, or if they are not to be `judged` the last.
     """
     recorder.progress.stage = "Newton steps"
     q, best, waited, length = start.q, start, 0, 1.0
@@ -111,8 +112,7 @@ def newton(
                 continue
             precision, q = out_of(basis, mixed), trial
         waited = 0 if gain is None or change > gain + error else waited + 1
-        # Late iterates are averages of many draws, more than the judge has: a draw goes to them.
-        if change > (-2 * error if start.number else 0):
+        if change > 0 or not judged:
             best = Curved(trial, found, start.steps + taken, whole, number)
         recorder.tell_better(Answer(best.q, best.steps, best.terms), rival, start.steps + taken)
         if waited >= 2 and number > FULL_STEPS:

@@ -9,9 +9,10 @@ import numpy as np
 from jaxtyping import Float
 
 from ...clock import OPTIMISE
-from ...diagnostics.expected_gain import ExpectedGain, expected_gain
+from ...diagnostics.expected_gain import ExpectedGain, conclusive_gain, expected_gain
 from ...families import AbstractFamily, FitsQuadratic, HasMoments
-from ...judging import paired
+from ...host_draws import spread_pairs
+from ...judging import Terms, paired
 from ...points import Points
 from ...recorder import Answer
 from ...status import Status
@@ -31,7 +32,9 @@ STEEP = 0.5
 # At the end of Newton steps come some more that average over so many times the draws, and forget most of
 # what was averaged before. The noise of a curvature costs nats in proportion to its size, so there is a
 # step for every other coordinate.
-MORE_DRAWS, LEAST_MORE, MOST_MORE = (4, 16), 10, 24
+MORE_DRAWS, LEAST_MORE, MOST_MORE = (4, 16), 10, 48
+# Pairs of draws that decide whether these steps are kept.
+FRESH_PAIRS = 512
 REMEMBERED = 4
 # Nats that a step may promise then, in all and for each coordinate. In one coordinate, 0.03 nats are a
 # quarter of an sd.
@@ -110,6 +113,10 @@ def _newton_from(
         best, left = _refined(run, points, led.best._replace(precision=None, number=0), rng)
     answer = Answer(best.q, best.steps, best.terms)
     numbers = {"elbo": best.terms.elbo, "iterations": best.steps - begun}
+    assert isinstance(best.q, FitsQuadratic)
+    if not left.below(run.gain):
+        with recorder.clock.phase(OPTIMISE):
+            left = conclusive_gain(points, best.q, rng, best.precision, worth=run.gain)
     done = left.below(run.gain) and led.level
     numbers |= {"left": left.nats, "left_error": left.error}
     kind = "newton stop" if done else "newton"
@@ -123,15 +130,17 @@ def _refined(
     """More Newton steps with more draws as long as they promise something, and what is left.
 
     Late steps are short, as they average. If they still promise something they have averaged too soon:
-    the next ones begin a new average.
+    the next ones begin a new average. They average over more draws than the judge has, to which the best
+    step so far owes its place; so fresh draws judge whether they are worse.
     """
-    left, recorder = ExpectedGain(math.inf, 0.0), run.recorder
+    left, recorder, before = ExpectedGain(math.inf, 0.0), run.recorder, best
     steps = min(MOST_MORE, max(LEAST_MORE, best.q.dim // 2))
     for more_draws in MORE_DRAWS:
         again = more_draws != MORE_DRAWS[0]
         start = best._replace(number=min(best.number, REMEMBERED))
         start = start._replace(precision=None, number=0) if again else start
-        found = newton(points, start, recorder, rng, gain=None, most_steps=steps, more_draws=more_draws)
+        how = {"gain": None, "most_steps": steps, "more_draws": more_draws, "judged": False}
+        found = newton(points, start, recorder, rng, **how)
         precision = best.precision if found.precision is None else found.precision
         best = found._replace(steps=best.steps + steps, precision=precision)
         assert isinstance(best.q, FitsQuadratic)
@@ -139,7 +148,30 @@ def _refined(
             left = expected_gain(points, best.q, rng, best.precision)
         if left.nats <= max(PROMISE + PROMISE_EACH * best.q.dim, 2 * left.error):
             break
+    with recorder.clock.phase(OPTIMISE):
+        gained, error = _compared(points, best.q, before.q, rng)
+        if not gained > -2 * error:
+            best = before._replace(steps=best.steps)
+            assert isinstance(best.q, FitsQuadratic)
+            left = expected_gain(points, best.q, rng, best.precision)
+    recorder.choose(Answer(best.q, best.steps, best.terms))
     return best, left
+
+
+def _compared(
+    points: Points, a: AbstractFamily, b: AbstractFamily, rng: np.random.Generator
+) -> tuple[float, float]:
+    """a's ELBO minus b's at fresh pairs of draws, with its standard error."""
+    e = spread_pairs(a.base, FRESH_PAIRS, a.base_dim, rng)
+
+    def terms(q: AbstractFamily) -> Terms:
+        assert isinstance(q, FitsQuadratic)
+        z = q.host_transport(e)
+        values = points(z)[0] - q.host_log_prob(e)
+        pairs = 0.5 * (values[:FRESH_PAIRS] + values[FRESH_PAIRS:])
+        return Terms(pairs, np.mean(z, axis=0), np.std(z, axis=0), bad=0)
+
+    return paired(terms(a), terms(b))
 
 
 def what_is_left(run: Runner, q: AbstractFamily, points: Points | None) -> ExpectedGain | None:

@@ -21,7 +21,7 @@ from .methods import AbstractMethod, Sgd
 from .recorder import INTERRUPTED, Callback, Ended, Interrupts, Problem, Recorder, book_of
 from .restarts import fit_restarts, numbered, other_starts
 from .results import FitResult
-from .sharding import check_mesh, check_processes, gathered, sharing_points, spread
+from .sharding import check_mesh, check_processes, gathered, spread
 from .status import Status
 from .streaming import Feed
 from .targets import Target
@@ -84,11 +84,11 @@ def fit(
             if checkpoint is not None:
                 raise ValueError("a checkpoint is for a fit on one device; leave it or the mesh out")
             # Pools of rows on disk are targets like the one that was given.
-            target = sharing_points(target, mesh)
+            target = target.with_mesh(mesh)
         problem = problem_of(target, family, batch_size, hyperparameters, key=key)
         if mesh is not None:
-            placed = spread(problem.target, mesh) if problem.feed is None else problem.target
-            given = problem.whole.with_points(None)
+            placed = spread(problem.target) if problem.feed is None else problem.target
+            given = problem.whole.with_mesh(None)
             problem = dataclasses.replace(problem, target=placed, given=given)
         if problem.any_family and not method.chooses_family:
             choosing = [name for name, kind in METHODS.items() if kind().chooses_family]

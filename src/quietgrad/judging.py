@@ -22,7 +22,7 @@ from .families import AbstractFamily, FitsQuadratic
 from .host_draws import independent
 from .metrics import BLOCK
 from .points import Points
-from .sharding import everywhere, shared_out, shares
+from .sharding import on_all_devices, put_together, shared_out, shares
 from .targets import Target
 from .targets.in_blocks import log_density_in_blocks
 
@@ -171,7 +171,7 @@ class Judge:
         e = None
         if q.base_dim <= HELD:
             e = self._half_on_device(q, block)
-        number = on_device(block, np.uint32)
+        number, q = on_device(block, np.uint32), on_all_devices(self.target, q)
         found = jax.device_get(_terms(self.target, q, self.seed, number, self.at_once, self.rows, e))
         values, mean, square = (np.asarray(x, float) for x in found[:3])
         return Terms(values, mean, np.sqrt(square), int(found[3]), float(found[4]))
@@ -242,7 +242,7 @@ def _terms(
     (first, second), values = jax.lax.scan(some, (zero, zero), numbers)
     bad = jnp.sum(~jnp.isfinite(values))
     terms = jnp.mean(values.reshape(pairs, 2), axis=1)
-    return everywhere(target, (terms, first / pairs, second / pairs, bad, jnp.var(values)))
+    return put_together(target, (terms, first / pairs, second / pairs, bad, jnp.var(values)))
 
 
 def _divisor(number: int, most: int) -> int:

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from .sharding import everywhere, shared_out, shares
+from .sharding import put_together, shared_out, shares
 from .targets import Target
 
 # Points that are evaluated together, and likelihood values (points x rows) that this may hold. Where
@@ -124,7 +124,7 @@ def _programs(leaves: tuple[Any, ...], form: Any, shape: Any) -> tuple[Any, Any]
             return jax.vmap(jax.value_and_grad(target.log_density))(shared_out(target, z))
 
         if z.shape[0] == 1:
-            value, slope = everywhere(target, evaluate(z[0]))
+            value, slope = put_together(target, evaluate(z[0]))
             return value[None], slope[None]
 
         def block(i: Int[Array, ""], found: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -132,7 +132,7 @@ def _programs(leaves: tuple[Any, ...], form: Any, shape: Any) -> tuple[Any, Any]
             return found[0].at[i].set(value), found[1].at[i].set(slope)
 
         nothing = jnp.zeros(z.shape[:2], z.dtype), jnp.zeros_like(z)
-        return everywhere(target, jax.lax.fori_loop(0, needed, block, nothing))
+        return put_together(target, jax.lax.fori_loop(0, needed, block, nothing))
 
     def curvature(
         arrays: list[Array],
@@ -161,7 +161,7 @@ def _programs(leaves: tuple[Any, ...], form: Any, shape: Any) -> tuple[Any, Any]
 
         zero = (jnp.zeros(dim, z.dtype), jnp.zeros((dim, dim), z.dtype))
         turns, body = (count, add) if devices == 1 else (-(-count // devices), add_some)
-        gradient, hessian = everywhere(target, jax.lax.fori_loop(0, turns, body, zero))
+        gradient, hessian = put_together(target, jax.lax.fori_loop(0, turns, body, zero))
         number = count.astype(z.dtype)
         return gradient / number, hessian / number
 

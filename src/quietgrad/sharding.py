@@ -1,10 +1,10 @@
 """Work spread over the devices of a mesh: each does its share, and XLA adds up what they find.
 
 The names of the mesh's axes say what is shared out: draws, starts, or else rows. Rows are placed once,
-and computed with where they are. Points, of draws or of starts, are made within programs: the target
-says how they are shared out (`points_sharding`), and what evaluates many of them together asks for it
-(`shared_out`). Everything else is the same on all devices, and random numbers do not depend on where
-they are made. Rows that do not divide evenly are filled up with copies that count for nothing.
+and computed with where they are; where they do not divide evenly they are filled up with copies that
+count for nothing. Points, of draws or of starts, are made within programs, by what evaluates many of
+them together: it asks for their places (`shared_out`) with the target, which has the mesh. Everything
+else is the same on all devices, and random numbers do not depend on where they are made.
 """
 
 import math
@@ -81,12 +81,12 @@ def check_processes(*, plain_steps: bool, seconds: float | None, restarts: int) 
         raise ValueError("restarts are for one process; leave them, or the mesh, out")
 
 
-def spread(target: Target, mesh: Mesh) -> Target:
-    """The same target with its rows, and points where it is evaluated, shared out over the mesh."""
-    axes, rows = _row_axes(mesh), target.rows
-    parts = _size(mesh, axes)
-    filled = -(-rows // parts) * parts
-    by_rows, on_all = (NamedSharding(mesh, PartitionSpec(over)) for over in (axes or None, None))
+def spread(target: Target) -> Target:
+    """The same target with its rows shared out over its mesh, and what else it holds on all devices."""
+    assert target.mesh is not None
+    axes, rows = _row_axes(target.mesh), target.rows
+    filled = -(-rows // _size(target.mesh, axes)) * _size(target.mesh, axes)
+    by_rows = NamedSharding(target.mesh, PartitionSpec(axes or None))
 
     def placed(x: Any) -> Array:
         whole = np.asarray(x)
@@ -100,55 +100,60 @@ def spread(target: Target, mesh: Mesh) -> Target:
             (filled,), by_rows, lambda part: (np.arange(filled) < rows)[part]
         )
         data, likelihood = (data, counts), _Counted(likelihood, filled / rows)
-    # Arrays that the functions hold would otherwise be sent to all devices at every call.
-    functions = jax.tree.map(
-        lambda x: jax.device_put(x, on_all) if eqx.is_array(x) else x, (target.log_prior, likelihood)
-    )
-    placed_target = eqx.tree_at(
+    return eqx.tree_at(
         lambda t: (t.data, t.log_prior, t.log_likelihood),
         target,
-        (data, *functions),
+        (data, *on_all_devices(target, (target.log_prior, likelihood))),
         is_leaf=lambda x: x is None,
     )
-    return sharing_points(placed_target, mesh)
 
 
-def sharing_points(target: Target, mesh: Mesh) -> Target:
-    """The same target, with points shared out over the axes of the mesh that are for them."""
-    axes = _point_axes(mesh)
-    return target.with_points(NamedSharding(mesh, PartitionSpec(axes)) if axes else None)
+def on_all_devices(target: Target, tree: T) -> T:
+    """Arrays that are used beside the target, on every device of its mesh.
+
+    Left on one, they would be sent at each call; and what a program returns is on all of them, so that
+    the next call would need another program.
+    """
+    if target.mesh is None:
+        return tree
+    everywhere = NamedSharding(target.mesh, PartitionSpec())
+    return jax.tree.map(lambda x: jax.device_put(x, everywhere) if eqx.is_array(x) else x, tree)
 
 
 def shares(target: Target) -> int:
     """Over how many devices the points are shared out at which the target is evaluated."""
-    sharding = target.points_sharding
-    return 1 if sharding is None else _size(sharding.mesh, _point_axes(sharding.mesh))
+    return 1 if target.mesh is None else _size(target.mesh, _point_axes(target.mesh))
 
 
 def shares_starts(target: Target) -> bool:
     """Whether an axis of the mesh is there for starts."""
-    sharding = target.points_sharding
-    return sharding is not None and RESTARTS in sharding.mesh.axis_names
+    return target.mesh is not None and RESTARTS in target.mesh.axis_names
 
 
 def shared_out(target: Target, points: Shaped[Array, "points ..."]) -> Shaped[Array, "points ..."]:
-    """Points of the target, or what they are made from, each on a device that works on it."""
-    if target.points_sharding is None:
-        return points
-    return jax.lax.with_sharding_constraint(points, target.points_sharding)
+    """Within a program: points, or what they are made from, each on a device that works on it."""
+    return _constrained(target, points, shared=True)
 
 
-def everywhere(target: Target, tree: T) -> T:
-    """What a program found at points that are shared out, on all devices: a process reads its own."""
-    if target.points_sharding is None:
-        return tree
-    mesh = target.points_sharding.mesh
-    return jax.lax.with_sharding_constraint(tree, NamedSharding(mesh, PartitionSpec()))
+def put_together(target: Target, found: T) -> T:
+    """Within a program: what was found at points that are shared out, as a whole on every device.
+
+    A process can read what its own devices have, no more.
+    """
+    return _constrained(target, found, shared=False)
 
 
 def gathered(tree: PyTree) -> PyTree:
     """Arrays that are the same on all devices, as arrays on one."""
     return jax.tree.map(lambda x: on_device(np.asarray(x)) if isinstance(x, jax.Array) else x, tree)
+
+
+def _constrained(target: Target, tree: T, *, shared: bool) -> T:
+    axes = () if target.mesh is None else _point_axes(target.mesh)
+    if target.mesh is None or not axes:
+        return tree
+    sharding = NamedSharding(target.mesh, PartitionSpec(*([axes] if shared else [])))
+    return jax.lax.with_sharding_constraint(tree, sharding)
 
 
 def _point_axes(mesh: Mesh) -> tuple[str, ...]:

@@ -108,7 +108,7 @@ def _made(target: Target, wrap: Callable[[Any, bool], Any], **form: Any) -> Targ
         assert prior is not None
         size = target.size if target.rows else None
         made = Target(prior, likelihood, target.data, size, model=target.model, **form)
-        return made.with_points(target.points_sharding)
+        return made.with_mesh(target.mesh)
 
     try:
         return make(lift)

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
-from jax.sharding import NamedSharding
+from jax.sharding import Mesh
 from jaxtyping import Array, Float, Int, PyTree
 
 from .._checks import whole
@@ -57,8 +57,8 @@ class Target(eqx.Module):
     # are such: `fit` makes targets that have some.
     takes_hyperparameters: tuple[bool, bool] = eqx.field(static=True)
     hyperparameter_count: int = eqx.field(static=True)
-    # How points that are evaluated together are shared out over devices, if they are: see `sharding`.
-    points_sharding: NamedSharding | None = eqx.field(static=True)
+    # The devices that share out the work, if several do: see `sharding`.
+    mesh: Mesh | None = eqx.field(static=True)
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class Target(eqx.Module):
         on_disk = mapped(data)
         self.data = as_data(data) if on_disk is None else on_disk
         self.row_numbers = None
-        self.model, self.points_sharding = model, None
+        self.model, self.mesh = model, None
         rows = rows_of(self.data)
         self.size = rows if size is None else whole(size, "size", least=max(rows, 1))
         self.hyperparameter_count = hyperparameter_count
@@ -216,9 +216,9 @@ class Target(eqx.Module):
         """The log prior alone."""
         return _replaced(self, data=None, log_likelihood=None, row_numbers=None)
 
-    def with_points(self, sharding: NamedSharding | None) -> "Target":
-        """The same target, with points that are evaluated together shared out like this."""
-        return _replaced(self, points_sharding=sharding)
+    def with_mesh(self, mesh: Mesh | None) -> "Target":
+        """The same target, with these devices to share out the work; rows stay where they are."""
+        return _replaced(self, mesh=mesh)
 
     def check_batch_size(self, batch_size: int) -> int:
         """`batch_size` as an int, or a `ValueError` unless it is between 1 and the rows at hand."""

@@ -92,8 +92,8 @@ def fit_restarts(
         return run(problems[0], method, common)
     if scouted is None and shares_starts(problems[0].target):
         raise ValueError(
-            f"{type(method).__name__} fits {type(problems[0].q).__name__} from each start in turn, so that "
-            "the axis 'restarts' of the mesh has nothing to share out; name it 'draws'"
+            f"{type(method).__name__} fits {type(problems[0].q).__name__} from each start in turn, and "
+            "leaves the axis 'restarts' of the mesh nothing to share out; name it 'draws'"
         )
     order, leader = _plan(scouted, len(problems))
     finished: dict[int, Finished] = {}

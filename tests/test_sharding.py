@@ -1,6 +1,7 @@
 """Rows, draws and starts shared out over devices: the same answer on one, two and eight."""
 
 import json
+import math
 import os
 import re
 import socket
@@ -18,19 +19,22 @@ import quietgrad as qg
 from quietgrad.estimators.registry import REGISTRY
 from quietgrad.fitting import problem_of
 from quietgrad.judging import _terms
+from quietgrad.points import AT_ONCE
 from quietgrad.recorder import Problem
 from quietgrad.sharding import check_mesh, spread
 
 SCRIPT = Path(__file__).with_name("mesh_fit.py")
 # Programs that evaluate a target at several points, as text after XLA has split them up.
 SHOWN = "--xla_dump_hlo_as_text --xla_dump_hlo_module_re=jit_(_run|values|curvature)$"
-# What the models of `SCRIPT` compute of each coordinate of each point where draws, or starts, are shared
-# out. The shape is what one device has of them.
-VALUES = {
+# What the models of `SCRIPT` compute at points, where rows, draws or starts are shared out: of each row,
+# or of each coordinate. The shape is what one device has of them.
+COMPUTED = {
+    "rows": re.compile(r"f64\[(\d+,\d+)\]\S* exponential\("),
     "draws": re.compile(r"f64\[([\d,]+)\]\S* (?:sine|cosine)\("),
     "starts": re.compile(r"f64\[([\d,]+)\]\S* tanh\("),
 }
-DIM, DRAWS, AT_ONCE = 3, 12, 32
+# Of the script: rows, coordinates, rows of a minibatch, and draws of `quiet` and of its own.
+ROWS, DIM, BATCH, QUIET, DRAWS = 37, 3, 8, 2, 12
 
 
 def mesh_of(*names, kind=jax.sharding.AxisType.Auto):
@@ -59,17 +63,16 @@ def answers(process, devices):
     return found["answers"]
 
 
-def points_of_a_device(folder):
-    """How many points a device evaluates at once, in each program that shares out draws or starts."""
+def shares_of_a_device(folder):
+    """How many points a device evaluates at once, and how many rows or coordinates, in each program."""
     found = defaultdict(set)
     for file in folder.glob("*after_optimizations.txt"):
-        program = file.name.split(".")[1]
-        for shared, shape in VALUES.items():
-            sizes = [
-                np.prod([int(n) for n in text.split(",")]) for text in shape.findall(file.read_text())
-            ]
-            found[shared, program] |= {size / DIM for size in sizes}
-    return {name: sizes for name, sizes in found.items() if sizes}
+        text, program = file.read_text(), file.name.split(".")[1]
+        for shared, computed in COMPUTED.items():
+            for shape in computed.findall(text):
+                *points, each = (int(n) for n in shape.split(","))
+                found[shared, program].add((math.prod(points), each))
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -90,11 +93,14 @@ def test_the_same_answer_on_several_devices(devices, alone, tmp_path):
     assert_same(found, alone)
     # Fillers are among the rows that are shuffled, so that other minibatches are drawn.
     assert np.all(np.isfinite(found["minibatch"]))
-    assert points_of_a_device(tmp_path) == {
-        ("draws", "jit__run"): {-(-DRAWS // devices)},
-        ("draws", "jit_values"): {AT_ONCE / devices},
-        ("starts", "jit_values"): {AT_ONCE / devices},
-        ("starts", "jit_curvature"): {1},
+    rows, half, points = -(-ROWS // devices), -(-ROWS // 2), AT_ONCE // devices
+    assert shares_of_a_device(tmp_path) == {
+        ("rows", "jit__run"): {(QUIET, rows), (QUIET, BATCH), (DRAWS // (devices // 2), half)},
+        ("rows", "jit_values"): {(AT_ONCE, rows)},
+        ("draws", "jit__run"): {(-(-DRAWS // devices), DIM)},
+        ("draws", "jit_values"): {(points, DIM)},
+        ("starts", "jit_values"): {(points, DIM)},
+        ("starts", "jit_curvature"): {(1, DIM)},
     }
     # Steps begin with arrays where their programs leave them, so that each of the fits compiles one.
     assert len([*tmp_path.glob("*.jit__run.*after_optimizations.txt")]) == 4
@@ -127,6 +133,8 @@ def test_several_processes_have_no_clock_in_common(key, monkeypatch):
         qg.fit(target, method=plain, mesh=mesh, restarts=2, key=key)
 
 
+# In the text of a program that shares out draws.
+SHARED = "spec=P('draws',)"
 PLAIN = qg.Target(lambda z: -0.5 * z @ z, dim=2)
 WITH_ROWS = qg.Target(lambda z: -0.5 * z @ z, lambda z, x: -((x - z[0]) ** 2), np.arange(5.0), dim=2)
 
@@ -140,12 +148,12 @@ def step_of(name, target, key):
 @pytest.mark.parametrize("name", REGISTRY)
 def test_every_estimator_shares_out_its_draws(name, key):
     """On one device the program already says so."""
-    assert "sharding_constraint" in step_of(name, WITH_ROWS.with_mesh(mesh_of("draws")), key)
+    assert SHARED in step_of(name, WITH_ROWS.with_mesh(mesh_of("draws")), key)
 
 
 @pytest.mark.parametrize("mesh", [None, mesh_of("rows")])
 def test_draws_are_left_alone_by_meshes_for_rows(mesh, key):
-    assert "sharding_constraint" not in step_of("quiet", WITH_ROWS.with_mesh(mesh), key)
+    assert SHARED not in step_of("quiet", WITH_ROWS.with_mesh(mesh), key)
 
 
 def test_the_judge_shares_out_its_pairs(key):
@@ -154,8 +162,8 @@ def test_the_judge_shares_out_its_pairs(key):
     def program(target):
         return str(jax.make_jaxpr(lambda q: _terms(target, q, seed, seed[0], 4, None, None)[0])(q))
 
-    assert "sharding_constraint" in program(PLAIN.with_mesh(mesh_of("draws")))
-    assert "sharding_constraint" not in program(PLAIN)
+    assert SHARED in program(PLAIN.with_mesh(mesh_of("draws")))
+    assert SHARED not in program(PLAIN)
 
 
 def test_some_of_the_rows_share_out_draws_too():
@@ -171,7 +179,7 @@ def test_rows_stay_on_disk_while_draws_are_shared_out(tmp_path, key):
     target = qg.Target(WITH_ROWS.log_prior, WITH_ROWS.log_likelihood, rows, dim=2)
     how = {"method": qg.Sgd(steps=3, by_clock=False), "batch_size": 2, "key": key}
     pool = problem_of(target.with_mesh(mesh_of("draws")), "mean-field", 2, key=key).target
-    assert "sharding_constraint" in step_of("quiet", pool, key)
+    assert SHARED in step_of("quiet", pool, key)
     found = qg.fit(target, mesh=mesh_of("draws"), **how)
     assert np.isfinite(found.elbo)
     # What follows a fit is for one device.

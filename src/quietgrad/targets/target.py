@@ -82,8 +82,7 @@ class Target(eqx.Module):
         self.log_likelihood = log_likelihood
         on_disk = mapped(data)
         self.data = as_data(data) if on_disk is None else on_disk
-        self.row_numbers = None
-        self.model, self.mesh = model, None
+        self.model, self.row_numbers, self.mesh = model, None, None
         rows = rows_of(self.data)
         self.size = rows if size is None else whole(size, "size", least=max(rows, 1))
         self.hyperparameter_count = hyperparameter_count
@@ -192,8 +191,7 @@ class Target(eqx.Module):
         else:
             data = jax.tree.map(lambda x: on_device(np.asarray(x)[rows]), self.data)
         numbers = rows if self.row_numbers is None else np.asarray(self.row_numbers)[rows]
-        numbers = on_device(numbers, np.int32)
-        return _replaced(self, data=data, row_numbers=numbers)
+        return _replaced(self, data=data, row_numbers=on_device(numbers, np.int32))
 
     def sample_rows(self, count: int, rng: np.random.Generator) -> Int[np.ndarray, " some"]:
         """Sorted numbers of at most `count` rows, drawn at random."""

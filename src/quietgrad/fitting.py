@@ -57,9 +57,10 @@ def fit(
     floating-point arrays: the target's functions take it as a further argument, `log_prior(z, h)` and
     `log_likelihood(z, data, h)`, and `result.hyperparameters` is where it ended. `seconds` limits the
     whole call, compilation included. `restarts` fits from so many starts, keeps the best and says in
-    `result.restarts` how far they agree. `mesh` spreads the rows of the data over its
-    devices. `progress=None` shows a line when standard error is a terminal. `callback(moment)` is
-    called at every evaluation and may return further columns of the history.
+    `result.restarts` how far they agree. `mesh` shares the work out over its devices: draws over an axis
+    named "draws", starts over one named "restarts", rows of the data over any other. `progress=None`
+    shows a line when standard error is a terminal. `callback(moment)` is called at every evaluation and
+    may return further columns of the history.
 
     Ctrl-C ends the fit and returns the best answer so far, with status "interrupted".
 
@@ -76,16 +77,19 @@ def fit(
             raise ValueError(f"seconds must be positive; got {seconds!r}")
         seconds = None if seconds is None else float(seconds)
         restarts = whole(restarts, "restarts", least=1)
-        problem = problem_of(target, family, batch_size, hyperparameters, key=key)
         if mesh is not None:
-            check_mesh(mesh, target)
+            check_mesh(mesh, target, restarts=restarts)
             plain = isinstance(method, Sgd) and not method.by_clock
             check_processes(plain_steps=plain, seconds=seconds, restarts=restarts)
-            if hyperparameters is not None:
-                raise ValueError("hyperparameters are fitted on one device; leave the mesh out")
             if checkpoint is not None:
                 raise ValueError("a checkpoint is for a fit on one device; leave it or the mesh out")
-            problem = dataclasses.replace(problem, target=spread(target, mesh), given=target)
+            # Pools of rows on disk are targets like the one that was given.
+            target = target.with_mesh(mesh)
+        problem = problem_of(target, family, batch_size, hyperparameters, key=key)
+        if mesh is not None:
+            placed = spread(problem.target) if problem.feed is None else problem.target
+            given = problem.whole.with_mesh(None)
+            problem = dataclasses.replace(problem, target=placed, given=given)
         if problem.any_family and not method.chooses_family:
             choosing = [name for name, kind in METHODS.items() if kind().chooses_family]
             raise ValueError(

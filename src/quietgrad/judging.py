@@ -22,6 +22,7 @@ from .families import AbstractFamily, FitsQuadratic
 from .host_draws import independent
 from .metrics import BLOCK
 from .points import Points
+from .sharding import on_all_devices, put_together, shared_out, shares
 from .targets import Target
 from .targets.in_blocks import log_density_in_blocks
 
@@ -170,7 +171,7 @@ class Judge:
         e = None
         if q.base_dim <= HELD:
             e = self._half_on_device(q, block)
-        number = on_device(block, np.uint32)
+        number, q = on_device(block, np.uint32), on_all_devices(self.target, q)
         found = jax.device_get(_terms(self.target, q, self.seed, number, self.at_once, self.rows, e))
         values, mean, square = (np.asarray(x, float) for x in found[:3])
         return Terms(values, mean, np.sqrt(square), int(found[3]), float(found[4]))
@@ -230,17 +231,18 @@ def _terms(
         return values, 0.5 * (z[0] + z[1]), (0.5 * (z[0] - z[1])) ** 2
 
     def some(sums: tuple[Array, Array], numbers: UInt32[Array, " some"]) -> tuple[Any, Array]:
-        values, middle, square = jax.vmap(pair)(numbers)
+        values, middle, square = jax.vmap(pair)(shared_out(target, numbers))
         return (sums[0] + jnp.sum(middle, axis=0), sums[1] + jnp.sum(square, axis=0)), values
 
     seen_at_once = target.rows if rows is None else rows.shape[1]
-    at_once = _divisor(pairs, BLOCK // (2 * max(min(seen_at_once, BLOCK), q.base_dim)))
+    each = BLOCK // (2 * max(min(seen_at_once, BLOCK), q.base_dim))
+    at_once = _divisor(pairs, shares(target) * max(1, each))
     numbers = jnp.arange(pairs, dtype=jnp.uint32).reshape(-1, at_once)
     zero = jnp.zeros(q.dim, q.dtype)
     (first, second), values = jax.lax.scan(some, (zero, zero), numbers)
     bad = jnp.sum(~jnp.isfinite(values))
     terms = jnp.mean(values.reshape(pairs, 2), axis=1)
-    return terms, first / pairs, second / pairs, bad, jnp.var(values)
+    return put_together(target, (terms, first / pairs, second / pairs, bad, jnp.var(values)))
 
 
 def _divisor(number: int, most: int) -> int:

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from .sharding import put_together, shared_out, shares
 from .targets import Target
 
 # Points that are evaluated together, and likelihood values (points x rows) that this may hold. Where
@@ -36,8 +37,9 @@ class Points:
         self._arrays, shape = jax.tree.flatten(dynamic)
         self._program, self._hessian = _programs(tuple(leaves), form, shape)
         self.dtype = np.dtype(dtype)
-        few = max(LEAST, COORDINATES // (target.dim or 1))
-        self.at_once = max(1, min(at_once, few, VALUES // max(1, target.rows)))
+        few, devices = max(LEAST, COORDINATES // (target.dim or 1)), shares(target)
+        each = min(-(-at_once // devices), few, VALUES // max(1, target.rows))
+        self.at_once = devices * max(1, each)
         self._blocks = BLOCKS if (target.dim or SMALL) <= SMALL else 1
         self.gradients = 0
 
@@ -116,9 +118,13 @@ def _programs(leaves: tuple[Any, ...], form: Any, shape: Any) -> tuple[Any, Any]
     def values(
         arrays: list[Array], z: Float[Array, "blocks points dim"], needed: Int[Array, ""]
     ) -> tuple[Float[Array, "blocks points"], Float[Array, "blocks points dim"]]:
-        evaluate = jax.vmap(jax.value_and_grad(whole(arrays).log_density))
+        target = whole(arrays)
+
+        def evaluate(z: Float[Array, "points dim"]) -> tuple[Array, Array]:
+            return jax.vmap(jax.value_and_grad(target.log_density))(shared_out(target, z))
+
         if z.shape[0] == 1:
-            value, slope = evaluate(z[0])
+            value, slope = put_together(target, evaluate(z[0]))
             return value[None], slope[None]
 
         def block(i: Int[Array, ""], found: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -126,7 +132,7 @@ def _programs(leaves: tuple[Any, ...], form: Any, shape: Any) -> tuple[Any, Any]
             return found[0].at[i].set(value), found[1].at[i].set(slope)
 
         nothing = jnp.zeros(z.shape[:2], z.dtype), jnp.zeros_like(z)
-        return jax.lax.fori_loop(0, needed, block, nothing)
+        return put_together(target, jax.lax.fori_loop(0, needed, block, nothing))
 
     def curvature(
         arrays: list[Array],
@@ -135,14 +141,27 @@ def _programs(leaves: tuple[Any, ...], form: Any, shape: Any) -> tuple[Any, Any]
         count: Int[Array, ""],
     ) -> tuple[Array, Array]:
         target, dim = whole(arrays), z.shape[1]
-        columns = max(1, min(dim, COLUMNS // max(1, target.rows)))
+        columns, devices = max(1, min(dim, COLUMNS // max(1, target.rows))), shares(target)
+
+        def at(point: Float[Array, " dim"]) -> tuple[Array, Array]:
+            gradient, push = jax.linearize(jax.grad(target.log_density), point)
+            return gradient, jax.lax.map(push, basis, batch_size=columns)
 
         def add(i: Int[Array, ""], sums: tuple[Array, Array]) -> tuple[Array, Array]:
-            gradient, push = jax.linearize(jax.grad(target.log_density), z[i])
-            return sums[0] + gradient, sums[1] + jax.lax.map(push, basis, batch_size=columns)
+            return jax.tree.map(jnp.add, sums, at(z[i]))
+
+        def add_some(i: Int[Array, ""], sums: tuple[Array, Array]) -> tuple[Array, Array]:
+            """A point for each device."""
+            numbers = devices * i + jnp.arange(devices)
+            gradient, hessian = jax.vmap(at)(shared_out(target, z[numbers]))
+            counts = (numbers < count)[:, None]
+            gradient = jnp.sum(jnp.where(counts, gradient, 0), axis=0)
+            hessian = jnp.sum(jnp.where(counts[..., None], hessian, 0), axis=0)
+            return sums[0] + gradient, sums[1] + hessian
 
         zero = (jnp.zeros(dim, z.dtype), jnp.zeros((dim, dim), z.dtype))
-        gradient, hessian = jax.lax.fori_loop(0, count, add, zero)
+        turns, body = (count, add) if devices == 1 else (-(-count // devices), add_some)
+        gradient, hessian = put_together(target, jax.lax.fori_loop(0, turns, body, zero))
         number = count.astype(z.dtype)
         return gradient / number, hessian / number
 

@@ -24,6 +24,7 @@ from .methods import AbstractMethod
 from .methods.method import Scouted
 from .recorder import Ended, Problem, Recorder
 from .results import FitResult
+from .sharding import shares_starts
 from .status import Status
 
 # Starts whose means are this close, in sds, and whose ELBOs are, in nats, lead to the same answer.
@@ -89,6 +90,11 @@ def fit_restarts(
     except Ended:
         # Interrupted or out of time already: this ends at once, with the first start as its answer.
         return run(problems[0], method, common)
+    if scouted is None and shares_starts(problems[0].target):
+        raise ValueError(
+            f"{type(method).__name__} fits {type(problems[0].q).__name__} from each start in turn, and "
+            "leaves the axis 'restarts' of the mesh nothing to share out; name it 'draws'"
+        )
     order, leader = _plan(scouted, len(problems))
     finished: dict[int, Finished] = {}
     for number in order:

@@ -19,6 +19,7 @@ from .._checks import part, whole
 from ..control_variates.control_variate import take_sample
 from ..control_variates.solvers import apply
 from ..families import AbstractFamily, split
+from ..sharding import shared_out
 from ..targets import Target
 from .estimator import AbstractEstimator, Cost, Estimate
 
@@ -127,7 +128,7 @@ class Controlled(AbstractEstimator):
         self, target: Target, q: AbstractFamily, sampler: PyTree, state: PyTree, key: Key[Array, ""]
     ) -> tuple[explicit.Sample, Array, Array]:
         shape = (self.draws, q.base_dim)
-        e = self.sampler.draw(sampler, q.base, shape, q.dtype, key=key)
+        e = shared_out(target, self.sampler.draw(sampler, q.base, shape, q.dtype, key=key))
         sample = take_sample(target, q, self.entropy, e)
         columns = self.control_variate.columns(state, target, q, sample, key=jr.fold_in(key, 1))
         return sample, sample.phi, columns

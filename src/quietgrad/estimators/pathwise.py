@@ -19,6 +19,7 @@ from .. import samplers, surrogates
 from .. import weights as weightings
 from .._checks import part, whole
 from ..families import AbstractFamily
+from ..sharding import shared_out
 from ..targets import Target
 from .estimator import AbstractEstimator, Cost, Estimate
 
@@ -102,7 +103,7 @@ class Pathwise(AbstractEstimator):
     ) -> tuple[Estimate, PathwiseState]:
         """One pass from draws to gradient."""
         shape = (self.draws, q.base_dim)
-        e = self.sampler.draw(state.sampler, q.base, shape, q.dtype, key=key)
+        e = shared_out(target, self.sampler.draw(state.sampler, q.base, shape, q.dtype, key=key))
         path = self.entropy.path(q, e)
         value, slope = jax.vmap(jax.value_and_grad(target.log_density))(path.z)
         w = self.weights(e, q.base)

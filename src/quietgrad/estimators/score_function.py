@@ -16,6 +16,7 @@ from .. import samplers
 from .. import weights as weightings
 from .._checks import part, whole
 from ..families import AbstractFamily, split
+from ..sharding import shared_out
 from ..targets import Target
 from .estimator import AbstractEstimator, Cost, Estimate
 
@@ -131,7 +132,7 @@ class ScoreFunction(AbstractEstimator):
     ) -> tuple[Estimate, ScoreState]:
         """Values at the draws, weighted scores in one backward pass."""
         shape = (self.draws, q.base_dim)
-        e = self.sampler.draw(state.sampler, q.base, shape, q.dtype, key=key)
+        e = shared_out(target, self.sampler.draw(state.sampler, q.base, shape, q.dtype, key=key))
         z = jax.lax.stop_gradient(jax.vmap(q.transport)(e))
         params, rebuild = split(q)
         log_q, vjp = jax.vjp(lambda p: rebuild(p).log_prob(z), params)

@@ -23,6 +23,7 @@ from ..clock import EVALUATE, OPTIMISE
 from ..estimators import AbstractEstimator, resolve
 from ..families import AbstractFamily
 from ..history import Plateau, Reached
+from ..sharding import on_all_devices
 from ..status import Status
 from ..targets import Target
 from .choosing import cheapest
@@ -149,7 +150,7 @@ class Sgd(AbstractMethod):
         keys = Keys(recorder.words("draws"), recorder.words("rows"))
         job = Job(target, static, estimator, Recipe(optimizer), problem.batch_size, keys)
         carry = Carry(params, optimizer.init(params), estimator.init(target, q))
-        return job, strong(carry)
+        return job, on_all_devices(target, strong(carry))
 
     def _chunk(
         self, job: Job, carry: Carry, first: int, last: int, recorder: Recorder
@@ -185,8 +186,8 @@ class Sgd(AbstractMethod):
         if found is None:
             return job, carry
         recorder.estimator = found
-        state = found.init(job.target, job.family(carry))
-        return eqx.tree_at(lambda j: j.estimator, job, found), carry._replace(estimator=strong(state))
+        state = on_all_devices(job.target, strong(found.init(job.target, job.family(carry))))
+        return eqx.tree_at(lambda j: j.estimator, job, found), carry._replace(estimator=state)
 
 
 @eqx.filter_jit

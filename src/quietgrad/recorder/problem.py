@@ -44,7 +44,8 @@ class Problem(eqx.Module):
 
     def on_some_rows(self, count: int, rng: np.random.Generator) -> Target:
         """The target on at most `count` of the rows, drawn at random."""
-        return self.own.on_rows(self.own.sample_rows(count, rng))
+        some = self.own.on_rows(self.own.sample_rows(count, rng))
+        return some.with_mesh(self.target.mesh)
 
     def pieces(self, job: J, first: int, last: int) -> Iterator[tuple[J, int, int]]:
         """Steps first, ..., last - 1 in pieces, each with a job whose target has the rows for them."""

@@ -107,7 +107,8 @@ def _made(target: Target, wrap: Callable[[Any, bool], Any], **form: Any) -> Targ
         )
         assert prior is not None
         size = target.size if target.rows else None
-        return Target(prior, likelihood, target.data, size, model=target.model, **form)
+        made = Target(prior, likelihood, target.data, size, model=target.model, **form)
+        return made.with_mesh(target.mesh)
 
     try:
         return make(lift)

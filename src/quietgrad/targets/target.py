@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
+from jax.sharding import Mesh
 from jaxtyping import Array, Float, Int, PyTree
 
 from .._checks import whole
@@ -56,6 +57,8 @@ class Target(eqx.Module):
     # are such: `fit` makes targets that have some.
     takes_hyperparameters: tuple[bool, bool] = eqx.field(static=True)
     hyperparameter_count: int = eqx.field(static=True)
+    # The devices that share out the work, if several do: see `sharding`.
+    mesh: Mesh | None = eqx.field(static=True)
 
     def __init__(
         self,
@@ -79,8 +82,7 @@ class Target(eqx.Module):
         self.log_likelihood = log_likelihood
         on_disk = mapped(data)
         self.data = as_data(data) if on_disk is None else on_disk
-        self.row_numbers = None
-        self.model = model
+        self.model, self.row_numbers, self.mesh = model, None, None
         rows = rows_of(self.data)
         self.size = rows if size is None else whole(size, "size", least=max(rows, 1))
         self.hyperparameter_count = hyperparameter_count
@@ -189,8 +191,7 @@ class Target(eqx.Module):
         else:
             data = jax.tree.map(lambda x: on_device(np.asarray(x)[rows]), self.data)
         numbers = rows if self.row_numbers is None else np.asarray(self.row_numbers)[rows]
-        numbers = on_device(numbers, np.int32)
-        return _replaced(self, data=data, row_numbers=numbers)
+        return _replaced(self, data=data, row_numbers=on_device(numbers, np.int32))
 
     def sample_rows(self, count: int, rng: np.random.Generator) -> Int[np.ndarray, " some"]:
         """Sorted numbers of at most `count` rows, drawn at random."""
@@ -212,6 +213,10 @@ class Target(eqx.Module):
     def without_rows(self) -> "Target":
         """The log prior alone."""
         return _replaced(self, data=None, log_likelihood=None, row_numbers=None)
+
+    def with_mesh(self, mesh: Mesh | None) -> "Target":
+        """The same target, with these devices to share out the work; rows stay where they are."""
+        return _replaced(self, mesh=mesh)
 
     def check_batch_size(self, batch_size: int) -> int:
         """`batch_size` as an int, or a `ValueError` unless it is between 1 and the rows at hand."""

@@ -15,6 +15,7 @@ from ...estimators import AbstractEstimator, name_of
 from ...families import AbstractFamily
 from ...judging import paired
 from ...recorder import Answer, Problem, Recorder
+from ...sharding import on_all_devices
 from ..choosing import burden, candidates, cheapest, choose
 from ..guarded_adam import guarded_adam, usual_square
 from ..journal import Decision
@@ -91,7 +92,7 @@ class Runner(eqx.Module):
         keys = Keys(recorder.words(f"{stream} draws"), recorder.words(f"{stream} rows"))
         job = Job(target, static, estimator, Recipe(optimizer), self.problem.batch_size, keys)
         carry = Carry(params, fresh_optimizer(params), estimator.init(target, q))
-        return Stage(job, carry, answer, answer.step)
+        return Stage(job, on_all_devices(target, carry), answer, answer.step)
 
     def window(self, at: Stage, length: int, first: float, last: float) -> tuple[Stage, Verdict]:
         """Steps and the test at their end; the stage after them still has its answer from before."""
@@ -159,7 +160,7 @@ class Runner(eqx.Module):
         self.note("choose", at.step, found.estimator, rate, ratio=found.ratio, cost=found.cost)
         self.recorder.estimator = found.estimator
         job = eqx.tree_at(lambda j: j.estimator, at.job, found.estimator)
-        state = found.estimator.init(self.problem.target, at.answer.q)
+        state = on_all_devices(job.target, found.estimator.init(job.target, at.answer.q))
         return at._replace(job=job, carry=at.carry._replace(estimator=state)), found.cost
 
     def probe_due(self, at: Stage, gained: float) -> bool:

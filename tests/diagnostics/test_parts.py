@@ -1,17 +1,18 @@
 """The parts of a diagnosis by themselves: metric, chains, climbs, tails and shapes."""
 
 import jax.numpy as jnp
+import jax.random as jr
 import numpy as np
 import posteriors
 import pytest
 from posteriors import mean_field
 
-from quietgrad import Target
+from quietgrad import FullRank, Target
 from quietgrad.diagnostics.chains import Sampler
 from quietgrad.diagnostics.climbs import climb, far_starts
 from quietgrad.diagnostics.comparison import Comparison, by_chains
 from quietgrad.diagnostics.draws import draw
-from quietgrad.diagnostics.expected_gain import expected_gain, gain_at
+from quietgrad.diagnostics.expected_gain import conclusive_gain, expected_gain, gain_at
 from quietgrad.diagnostics.metric import Metric, metric_of
 from quietgrad.diagnostics.shapes import shapes_of
 from quietgrad.diagnostics.tails import slow_tails
@@ -192,3 +193,16 @@ def test_what_is_within_an_error_of_its_limit_is_open(shift, log_ratio, error, o
     found = Comparison(*(np.array([x]) for x in (shift, error, log_ratio, error))).known()
     assert sum(int(np.count_nonzero(part)) for part in unsure(found)) == open_questions
     assert plain(found) is not more
+
+
+def test_a_promise_in_doubt_is_asked_again_until_it_is_conclusive(rng):
+    """At the optimum of a full-rank family in 30 dimensions nothing is left, and 465 scales are noisy."""
+    dim = 30
+    points = points_of(lambda z: -0.125 * jnp.sum(z**4), dim)
+    # E(3/2 z^2) = 1 / sigma^2, and gradients of a quartic are not those of any Gaussian.
+    q = FullRank.init(dim, key=jr.key(0)).for_quadratic(np.zeros(dim), np.sqrt(1.5) * np.eye(dim))
+    few = expected_gain(points, q, rng)
+    assert not few.below(0.1)
+    many = conclusive_gain(points, q, rng, worth=0.1)
+    assert many.below(0.1)
+    assert many.error < few.error / 2

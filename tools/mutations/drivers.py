@@ -85,7 +85,7 @@ METHODS = [
     Mutant(
         "Newton steps keep what loses",
         "methods/newton.py",
-        "if change > (-2 * error if start.number else 0):",
+        "if change > 0 or not judged:",
         "if change > -np.inf:",
         "the last Newton step is the answer, better or not",
         f"{NEWTON} -k 'lose'",
@@ -284,6 +284,22 @@ JUDGES = [
         "if looks == 1:",
         "the mean of late iterates has the way to the optimum in it",
         "tests/methods/test_late_mean.py -k last_half",
+    ),
+    Mutant(
+        "a doubtful promise is taken as it is",
+        "diagnostics/expected_gain.py",
+        "if left.below(worth) or left.nats - 2 * left.error > worth:",
+        "if left.below(worth) or left.nats < worth:",
+        "fits go on for thousands of steps that gain nothing",
+        "tests/diagnostics/test_parts.py -k conclusive",
+    ),
+    Mutant(
+        "late steps are kept though they are worse",
+        "methods/auto/curvature.py",
+        "if not gained > -2 * error:",
+        "if not gained > -np.inf:",
+        "averaging that went wrong replaces the answer",
+        "tests/methods/test_newton_average.py -k worse",
     ),
     Mutant(
         "a slope is not followed",

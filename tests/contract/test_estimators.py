@@ -20,7 +20,7 @@ from subjects import TARGETS, TRACES, accepted, cast, family, key_of, target_2d
 
 from quietgrad import entropy, estimators, families
 
-REPLICATIONS, BATCH = 4000, 500
+REPLICATIONS, BATCH = 4000, 200
 WARM_UP = 10
 DRAWS = 8
 KEY, WARM_UP_KEY = key_of("estimators"), key_of("warm-up")

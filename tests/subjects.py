@@ -19,6 +19,8 @@ from jaxtyping import Array, Float
 from quietgrad import bases, families
 from quietgrad.targets import Target
 
+# They differ by their layers alone: where no layer is looked at, one in turn stands for all.
+FLOWS = [name for name, made in families.REGISTRY.items() if issubclass(made, families.AbstractFlow)]
 SEED = 20240229
 TRACES = [0]
 

@@ -10,13 +10,12 @@ import jax.random as jr
 import numpy as np
 import pytest
 from oracles import assert_mean, assert_same, by_quadrature, flat
-from subjects import family, key_of, other_bases, target_2d
+from subjects import FLOWS, family, key_of, other_bases, target_2d
 
 from quietgrad import entropy, families
 from quietgrad.estimators import Pathwise
 
 REPLICATIONS = 4000
-FLOWS = [kind for kind, made in families.REGISTRY.items() if issubclass(made, families.AbstractFlow)]
 
 
 def variants(name):

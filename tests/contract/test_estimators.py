@@ -16,7 +16,7 @@ import jax.random as jr
 import numpy as np
 import pytest
 from oracles import assert_mean, assert_same, by_fixed_draws, by_quadrature, excess, flat, standard_error
-from subjects import TARGETS, TRACES, accepted, cast, family, key_of, target_2d
+from subjects import FLOWS, TARGETS, TRACES, accepted, cast, family, key_of, target_2d
 
 from quietgrad import entropy, estimators, families
 
@@ -45,9 +45,6 @@ class Case(NamedTuple):
 
 def modes(make):
     return list(entropy.REGISTRY) if "entropy" in inspect.signature(make).parameters else [None]
-
-
-FLOWS = [kind for kind, made in families.REGISTRY.items() if issubclass(made, families.AbstractFlow)]
 
 
 def meets(number, kind):

@@ -93,13 +93,13 @@ def family(
 ) -> families.AbstractFamily:
     """A registered family away from its start, so that no parameter is zero.
 
-    `small` asks for one factor, two couplings and narrow networks, where there are any, which makes
-    quadrature over the base draws affordable and compiling quick. Moves shrink with dim: a random
-    triangular matrix is otherwise too ill-conditioned to be undone.
+    `small` asks for one factor and narrow networks, where there are any, which makes quadrature over
+    the base draws affordable. Two couplings move every coordinate; more would only compile longer. Moves
+    shrink with dim: a random triangular matrix is otherwise too ill-conditioned to be undone.
     """
     make = families.REGISTRY[name].init
     chosen = {} if base is None else {"base": bases.REGISTRY[base]()}
-    few = accepted(make, rank=1, widths=(3,), couplings=2) if small else {}
+    few = accepted(make, couplings=2) | (accepted(make, rank=1, widths=(3,)) if small else {})
     q = make(dim, key=key_of(f"{name}-{dim}"), **few, **chosen)
     # numpy, because jax would compile its generator anew for every shape of parameter.
     noise = np.random.default_rng(zlib.crc32(f"{name}-{dim}".encode()))

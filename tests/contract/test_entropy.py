@@ -43,8 +43,8 @@ def often(mode, name, turn):
 
 def marked():
     """All cases, with their marks."""
-    for mode, name in itertools.product(entropy.REGISTRY, families.REGISTRY):
-        for turn, variant in enumerate(variants(name) if mode in takers(name) else ()):
+    for name in families.REGISTRY:
+        for mode, (turn, variant) in itertools.product(takers(name), enumerate(variants(name))):
             marks = () if often(mode, name, turn) else pytest.mark.slow
             yield pytest.param((mode, name, *variant), marks=marks)
 

@@ -109,8 +109,14 @@ def explicit_blocks(target, q, e, v):
     return jax.vmap(restore)(sample.phi), jax.vmap(restore)(columns)
 
 
-@pytest.mark.parametrize("coefficient", [InSampleBeta, LaggedBeta])
-@pytest.mark.parametrize("name", LOCATION_SCALE)
+@pytest.mark.parametrize(
+    ("name", "coefficient"),
+    [
+        pytest.param(name, coefficient, marks=() if (number + place) % 2 == 0 else pytest.mark.slow)
+        for number, name in enumerate(LOCATION_SCALE)
+        for place, coefficient in enumerate((InSampleBeta, LaggedBeta))
+    ],
+)
 def test_one_coefficient_per_block(name, coefficient, key):
     target, q, draws = bent_target(3), family(name, 3), 4
     key_draws, key_v, key_averages = jr.split(key, 3)

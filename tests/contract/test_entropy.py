@@ -31,14 +31,16 @@ def takers(name):
 
 
 def often(mode, name, turn):
-    """Whether a case is for every run: each mode meets each kind of family, and each variant.
+    """Whether a case is for every run: each mode meets each kind of family, and each variant of some.
 
     Flows differ by their layers, which no mode sees: they are one kind, and take turns in it. A base
     and a precision enter a mode by numbers alone: from variant to variant the modes take turns.
     """
-    kind = list(families.REGISTRY).index(FLOWS[0] if name in FLOWS else name)
-    in_turn = name not in FLOWS or FLOWS.index(name) == turn % len(FLOWS)
-    return in_turn and takers(name).index(mode) == (kind + turn) % len(takers(name))
+    modes = takers(name)
+    if name in FLOWS:
+        return FLOWS.index(name) == turn % len(FLOWS) and modes.index(mode) == turn % len(modes)
+    number = list(families.REGISTRY).index(name)
+    return len(variants(name)) == 1 or modes.index(mode) == (number + turn) % len(modes)
 
 
 def marked():

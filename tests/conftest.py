@@ -70,8 +70,8 @@ def pytest_terminal_summary(terminalreporter):
 
 
 # A process may hold some 65,000 memory maps (vm.max_map_count). Every compiled program takes several,
-# and XLA crashes at the limit. Forgetting takes ten seconds, and more for what is compiled again: 20
-# tests make some thousand maps, so that this is early enough.
+# and XLA crashes at the limit. Forgetting takes some ten seconds, and what is compiled again more, so it
+# is put off: 20 tests of endings, which compile much, made 1,700 maps.
 MOST_MAPS = 45_000
 MAPS = Path("/proc/self/maps")
 # Tests between two looks at them, which take some milliseconds each.

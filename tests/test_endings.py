@@ -87,9 +87,9 @@ FAMILIES = ("mean-field", "full-rank")
 
 
 def in_turn(targets):
-    """Each target with each method; families take turns, so that each meets all of both.
+    """Each target with each method; families take turns, so that each meets every target and method.
 
-    What ends a fit sees values and gradients, not the family. The other half is slow.
+    The other half is slow.
     """
     return pytest.mark.parametrize(
         ("name", "method", "family"),

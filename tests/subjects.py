@@ -19,6 +19,8 @@ from jaxtyping import Array, Float
 from quietgrad import bases, families
 from quietgrad.targets import Target
 
+# They differ by their layers alone: where no layer is looked at, one in turn stands for all.
+FLOWS = [name for name, made in families.REGISTRY.items() if issubclass(made, families.AbstractFlow)]
 SEED = 20240229
 TRACES = [0]
 
@@ -92,12 +94,12 @@ def family(
     """A registered family away from its start, so that no parameter is zero.
 
     `small` asks for one factor and narrow networks, where there are any, which makes quadrature over
-    the base draws affordable. Moves shrink with dim: a random triangular matrix is otherwise too
-    ill-conditioned to be undone.
+    the base draws affordable. Two couplings move every coordinate; more would only compile longer. Moves
+    shrink with dim: a random triangular matrix is otherwise too ill-conditioned to be undone.
     """
     make = families.REGISTRY[name].init
     chosen = {} if base is None else {"base": bases.REGISTRY[base]()}
-    few = accepted(make, rank=1, widths=(3,)) if small else {}
+    few = accepted(make, couplings=2) | (accepted(make, rank=1, widths=(3,)) if small else {})
     q = make(dim, key=key_of(f"{name}-{dim}"), **few, **chosen)
     # numpy, because jax would compile its generator anew for every shape of parameter.
     noise = np.random.default_rng(zlib.crc32(f"{name}-{dim}".encode()))

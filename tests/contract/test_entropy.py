@@ -1,6 +1,7 @@
 """Every entropy mode on every family: equal to its definition draw by draw, unbiased on every base."""
 
 import functools
+import itertools
 
 import equinox as eqx
 import jax
@@ -9,37 +10,53 @@ import jax.random as jr
 import numpy as np
 import pytest
 from oracles import assert_mean, assert_same, by_quadrature, flat
-from subjects import family, key_of, other_bases, target_2d
+from subjects import FLOWS, family, key_of, other_bases, target_2d
 
 from quietgrad import entropy, families
 from quietgrad.estimators import Pathwise
 
 REPLICATIONS = 4000
-CASES = [
-    (mode, name, base, dtype)
-    for mode in entropy.REGISTRY
-    for name in families.REGISTRY
-    # Double precision on a family's own base is a case of the estimators' contract.
-    for base, dtype in [(None, jnp.float32), *((base, jnp.float64) for base in other_bases(name))]
-]
 
 
-FLOWS = [kind for kind, made in families.REGISTRY.items() if issubclass(made, families.AbstractFlow)]
+def variants(name):
+    """What a family is computed in and stands on.
+
+    Double precision on its own base is a case of the estimators' contract.
+    """
+    return [(None, jnp.float32), *((base, jnp.float64) for base in other_bases(name))]
 
 
-def in_turn(mode, name, turn=0):
-    """Marks for a case: flows differ by their layers, which no mode sees, so one in turn is enough."""
-    if name not in FLOWS or refusal(mode, name) is not None:
+def takers(name):
+    return [mode for mode in entropy.REGISTRY if refusal(mode, name) is None]
+
+
+def often(mode, name, turn):
+    """Whether a case is for every run: each mode meets each kind of family, and each variant of some.
+
+    Flows differ by their layers, which no mode sees: they are one kind, and take turns in it. A base
+    and a precision enter a mode by numbers alone: from variant to variant the modes take turns.
+    """
+    modes = takers(name)
+    if name in FLOWS:
+        return FLOWS.index(name) == turn % len(FLOWS) and modes.index(mode) == turn % len(modes)
+    number = list(families.REGISTRY).index(name)
+    return len(variants(name)) == 1 or modes.index(mode) == (number + turn) % len(modes)
+
+
+def marked():
+    """All cases, with their marks."""
+    for name in families.REGISTRY:
+        for mode, (turn, variant) in itertools.product(takers(name), enumerate(variants(name))):
+            marks = () if often(mode, name, turn) else pytest.mark.slow
+            yield pytest.param((mode, name, *variant), marks=marks)
+
+
+def one_flow(mode, name):
+    """Marks of a pair: each mode meets one of the flows, in turn."""
+    if name not in FLOWS or mode not in takers(name):
         return ()
-    number = list(entropy.REGISTRY).index(mode) + turn
+    number = list(entropy.REGISTRY).index(mode)
     return () if FLOWS.index(name) == number % len(FLOWS) else (pytest.mark.slow,)
-
-
-def marked(case):
-    """The case with its marks; which flow is in turn differs from base to base."""
-    mode, name, base, _ = case
-    turn = 0 if base is None else 1 + other_bases(name).index(base)
-    return pytest.param(case, marks=in_turn(mode, name, turn))
 
 
 def label(case):
@@ -68,9 +85,7 @@ def _replicate(estimator, target, q, keys):
     return jax.lax.map(one, keys, batch_size=500)
 
 
-@pytest.mark.parametrize(
-    "case", [marked(c) for c in CASES if refusal(*c[:2]) is None], ids=label, scope="module"
-)
+@pytest.mark.parametrize("case", list(marked()), ids=label, scope="module")
 def test_mean_matches_quadrature(case):
     mode, name, base, dtype = case
     q = family(name, 2, base, small=True, dtype=dtype)
@@ -98,7 +113,7 @@ DEFINITIONS = {"sampled": sampled, "closed": closed, "stl": stl}
 
 @pytest.mark.parametrize(
     ("mode", "name"),
-    [pytest.param(m, n, marks=in_turn(m, n)) for m in DEFINITIONS for n in families.REGISTRY],
+    [pytest.param(m, n, marks=one_flow(m, n)) for m in DEFINITIONS for n in families.REGISTRY],
 )
 def test_pull_back_is_autodiff_of_the_definition(mode, name):
     """At fixed draws and uneven weights; `frozen` is q with its parameters held still."""
@@ -120,8 +135,7 @@ def test_pull_back_is_autodiff_of_the_definition(mode, name):
     def definition(params):
         moving = eqx.combine(params, static)
         z, log_q = jax.vmap(moving.transport_and_log_prob)(e)
-        terms = [DEFINITIONS[mode](target, moving, q, z[i], log_q[i]) for i in range(5)]
-        return w @ jnp.stack(terms)
+        return w @ jax.vmap(lambda z, log_q: DEFINITIONS[mode](target, moving, q, z, log_q))(z, log_q)
 
     # The longest chain is two networks forwards and backwards, some hundred additions.
     assert_same(ours(q), definition(params), operations=100)

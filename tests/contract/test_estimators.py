@@ -16,11 +16,11 @@ import jax.random as jr
 import numpy as np
 import pytest
 from oracles import assert_mean, assert_same, by_fixed_draws, by_quadrature, excess, flat, standard_error
-from subjects import TARGETS, TRACES, accepted, cast, family, key_of, target_2d
+from subjects import FLOWS, TARGETS, TRACES, accepted, cast, family, key_of, target_2d
 
 from quietgrad import entropy, estimators, families
 
-REPLICATIONS, BATCH = 4000, 500
+REPLICATIONS, BATCH = 4000, 200
 WARM_UP = 10
 DRAWS = 8
 KEY, WARM_UP_KEY = key_of("estimators"), key_of("warm-up")
@@ -45,9 +45,6 @@ class Case(NamedTuple):
 
 def modes(make):
     return list(entropy.REGISTRY) if "entropy" in inspect.signature(make).parameters else [None]
-
-
-FLOWS = [kind for kind, made in families.REGISTRY.items() if issubclass(made, families.AbstractFlow)]
 
 
 def meets(number, kind):

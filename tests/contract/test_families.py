@@ -2,10 +2,10 @@
 
 import pytest
 from family_promises import PROMISES, SMALL, cases_of, promises_of
+from subjects import FLOWS
 
 from quietgrad import families
 
-FLOWS = [kind for kind, made in families.REGISTRY.items() if issubclass(made, families.AbstractFlow)]
 # By case, whose promises share what is compiled for it.
 ALL = [pair for name in families.REGISTRY for pair in promises_of(name)]
 

@@ -128,13 +128,23 @@ def cases(*, refused):
 
 
 def in_turns(combinations):
-    """Each with coefficients that are shared or not, in turn; the other way round is slow."""
-    return [
-        pytest.param(*each.values, shared, id=f"{each.id}-{name}", marks=() if now else pytest.mark.slow)
-        for place, each in enumerate(combinations)
-        for name, shared in (("shared", True), ("per-dimension", False))
-        for now in [shared == (place % 2 == 0)]
-    ]
+    """Each source with each solver is for every run, and the rest of the product is slow.
+
+    Criteria take turns, and so do coefficients that are shared or not: what each solver makes of them
+    is compared with its definition above.
+    """
+    made = []
+    for each in combinations:
+        criterion, solver, source = (
+            list(names).index(name)
+            for names, name in zip((CRITERIA, SOLVERS, SOURCES), each.values, strict=True)
+        )
+        turn = criterion == (solver + source) % len(CRITERIA)
+        for name, shared in (("shared", True), ("per-dimension", False)):
+            now = turn and shared == ((solver * len(SOURCES) + source) % 2 == 0)
+            marks = () if now else pytest.mark.slow
+            made.append(pytest.param(*each.values, shared, id=f"{each.id}-{name}", marks=marks))
+    return made
 
 
 @pytest.mark.parametrize(("criterion", "solver", "source", "shared"), in_turns(cases(refused=False)))

@@ -28,9 +28,18 @@ from quietgrad.families import HasMoments
 from quietgrad.surrogates import InSampleBeta, LaggedBeta, Quadratic
 
 LOCATION_SCALE = [name for name, cls in families.REGISTRY.items() if issubclass(cls, HasMoments)]
-# Draws, dimension and steps. All combinations of these with the orders are in the tests of the weights;
-# here every family meets every one once. Weights see gradients at draws, so one flow stands for all.
+# Draws, dimension and steps. All combinations of these with the orders are in the tests of the weights,
+# which see no family but its gradients at draws: one flow stands for all, and families take turns.
 CASES = ((2, 1, 400), (5, 2, 1), (10, 7, 4), (12, 4, 20))
+KINDS = (*LOCATION_SCALE, "real-nvp-affine")
+
+
+def in_turn():
+    """Each family with all cases: two of them, others for each, are for every run; the rest is slow."""
+    for number, name in enumerate(KINDS):
+        for place, case in enumerate(CASES):
+            marks = () if (place - number) % len(CASES) < 2 else pytest.mark.slow
+            yield pytest.param(name, *case, marks=marks)
 
 
 def base_draws(q, draws, key):
@@ -42,8 +51,7 @@ def gradient(made, target, q):
     return ravel_pytree(estimate.grad)[0]
 
 
-@pytest.mark.parametrize(("draws", "dim", "steps"), CASES)
-@pytest.mark.parametrize("name", [*LOCATION_SCALE, pytest.param("real-nvp-affine", id="flow")])
+@pytest.mark.parametrize(("name", "draws", "dim", "steps"), list(in_turn()))
 def test_weights_are_the_papers_inner_loop(name, draws, dim, steps, key):
     """The registered literal form and the loop in NumPy, all on the same draws."""
     target, q = bent_target(dim), family(name, dim)
@@ -101,8 +109,14 @@ def explicit_blocks(target, q, e, v):
     return jax.vmap(restore)(sample.phi), jax.vmap(restore)(columns)
 
 
-@pytest.mark.parametrize("coefficient", [InSampleBeta, LaggedBeta])
-@pytest.mark.parametrize("name", LOCATION_SCALE)
+@pytest.mark.parametrize(
+    ("name", "coefficient"),
+    [
+        pytest.param(name, coefficient, marks=() if (number + place) % 2 == 0 else pytest.mark.slow)
+        for number, name in enumerate(LOCATION_SCALE)
+        for place, coefficient in enumerate((InSampleBeta, LaggedBeta))
+    ],
+)
 def test_one_coefficient_per_block(name, coefficient, key):
     target, q, draws = bent_target(3), family(name, 3), 4
     key_draws, key_v, key_averages = jr.split(key, 3)

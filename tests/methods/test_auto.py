@@ -225,34 +225,31 @@ def test_a_round_that_lost_is_taken_back(begun, monkeypatch):
     assert run.recorder.answer.q is at.answer.q
 
 
-def test_a_loss_within_its_noise_is_no_sign_of_rest(begun, monkeypatch):
-    """The judge cannot tell a gain from a loss: rounds go on, from the later and longer one."""
+@pytest.mark.parametrize(
+    ("gain", "error", "steps", "ends", "goes_on"),
+    [
+        # The judge cannot tell a gain from a loss: rounds go on, from the later and longer one.
+        pytest.param(-6.0, 4.0, 100, "out of steps", True, id="a_loss_within_its_noise"),
+        # Less than what would be taken back, by a judge that can tell: the answer before it stays.
+        pytest.param(-0.01, 0.01, 1000, "rested", False, id="a_small_loss_that_is_no_noise"),
+    ],
+)
+def test_only_a_loss_that_may_be_noise_is_no_sign_of_rest(
+    begun, monkeypatch, gain, error, steps, ends, goes_on
+):
     run, at = begun
     real = Runner.window
 
-    def noisy(self, stage_at, length, first, last):
+    def judged(self, stage_at, length, first, last):
         after, verdict = real(self, stage_at, length, first, last)
-        return after, verdict._replace(gain=-6.0, gain_error=4.0)
+        return after, verdict._replace(gain=gain, gain_error=error)
 
-    monkeypatch.setattr(Runner, "window", noisy)
-    after, end = anneal(run, at, (0.02, 0.02), 10, 100, gain=0.5)
-    assert (end, after.step) == ("out of steps", 100)
-    assert after.answer.step == 100
-
-
-def test_a_small_loss_that_is_no_noise_does_not_replace_the_answer(begun, monkeypatch):
-    """A loss below what would be taken back, by a judge that can tell: the answer before it stays."""
-    run, at = begun
-    real = Runner.window
-
-    def slightly_worse(self, stage_at, length, first, last):
-        after, verdict = real(self, stage_at, length, first, last)
-        return after, verdict._replace(gain=-0.01, gain_error=0.01)
-
-    monkeypatch.setattr(Runner, "window", slightly_worse)
-    after, end = anneal(run, at, (0.02, 0.02), 10, 1000, gain=0.5)
-    assert end == "rested"
-    assert after.answer.q is at.answer.q
+    monkeypatch.setattr(Runner, "window", judged)
+    after, end = anneal(run, at, (0.02, 0.02), 10, steps, gain=0.5)
+    assert end == ends
+    assert (after.step == steps) is goes_on
+    assert after.answer.step == (steps if goes_on else at.answer.step)
+    assert (after.answer.q is at.answer.q) is not goes_on
 
 
 def test_a_window_keeps_the_better_of_its_average_and_its_end(begun):

@@ -24,7 +24,7 @@ def environment(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def command(tmp_path_factory):
-    return interruptions.command(tmp_path_factory.mktemp("spec"), tasks=TASKS, seconds=0.5)
+    return interruptions.command(tmp_path_factory.mktemp("spec"), tasks=TASKS, seconds=0.25)
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import pytest
 from jax.flatten_util import ravel_pytree
 from literal import bent_target
 from oracles import assert_mean, assert_same, replicate
-from subjects import family, other_bases
+from subjects import FLOWS, family, other_bases
 
 from quietgrad import families
 from quietgrad.control_variates.control_variate import pull_each
@@ -105,8 +105,16 @@ def test_symmetric_fit_is_the_better_one(key):
     assert error(Symmetric()) <= error(Unsymmetrised())
 
 
+# The surrogate sees of a flow what it sees of another: points and pull backs.
 @pytest.mark.parametrize(
-    ("name", "per_block"), [*((name, False) for name in families.REGISTRY), ("full-rank", True)]
+    ("name", "per_block"),
+    [
+        *(
+            pytest.param(name, False, marks=pytest.mark.slow if name in FLOWS[1:] else ())
+            for name in families.REGISTRY
+        ),
+        ("full-rank", True),
+    ],
 )
 def test_mean_from_further_draws_is_unbiased(name, per_block, key):
     """What is subtracted has mean zero.

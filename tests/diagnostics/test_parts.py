@@ -196,7 +196,7 @@ def test_what_is_within_an_error_of_its_limit_is_open(shift, log_ratio, error, o
 
 
 def test_a_promise_in_doubt_is_asked_again_until_it_is_conclusive(rng):
-    """At the optimum of a full-rank family in 30 dimensions nothing is left, and 465 scales are noisy."""
+    """At the optimum of a full-rank family nothing is left, and 465 scales are noisy."""
     dim = 30
     points = points_of(lambda z: -0.125 * jnp.sum(z**4), dim)
     # E(3/2 z^2) = 1 / sigma^2, and gradients of a quartic are not those of any Gaussian.

@@ -296,7 +296,7 @@ JUDGES = [
     Mutant(
         "late steps are kept though they are worse",
         "methods/auto/curvature.py",
-        "if not gained > -2 * error:",
+        "if not gained >= -2 * error:",
         "if not gained > -np.inf:",
         "averaging that went wrong replaces the answer",
         "tests/methods/test_newton_average.py -k worse",

@@ -30,8 +30,8 @@ class ExpectedGain(NamedTuple):
     error: float
 
     def below(self, gain: float) -> bool:
-        """Whether going on is not worth `gain` nats, beyond doubt."""
-        return self.nats + 2 * self.error < gain
+        """Whether going on is not worth `gain` nats, beyond doubt. It cannot lose any."""
+        return max(self.nats, 0.0) + 2 * self.error < gain
 
 
 def expected_gain(

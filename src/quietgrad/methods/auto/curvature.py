@@ -150,7 +150,7 @@ def _refined(
             break
     with recorder.clock.phase(OPTIMISE):
         gained, error = _compared(points, best.q, before.q, rng)
-        if not gained > -2 * error:
+        if not gained >= -2 * error:
             best = before._replace(steps=best.steps)
             assert isinstance(best.q, FitsQuadratic)
             left = expected_gain(points, best.q, rng, best.precision)

@@ -252,6 +252,32 @@ def test_only_a_loss_that_may_be_noise_is_no_sign_of_rest(
     assert (after.answer.q is at.answer.q) is not goes_on
 
 
+@pytest.mark.parametrize(
+    ("gains", "rounds"),
+    [
+        # 1.5 after 20 foretells 0.1.
+        ((100.0, 20.0, 1.5), 3),
+        # 12 after 20 foretells 7, and 2 after 12 a third, which is little enough.
+        ((100.0, 20.0, 12.0, 1.5), 4),
+        # Two rounds foretell nothing, nor does one after a round that was taken back.
+        ((20.0, 1.5, 1.4, 0.1), 4),
+        ((100.0, 20.0, -50.0, 1.5, 0.1), 5),
+    ],
+)
+def test_gains_that_fall_steeply_foretell_the_next(begun, monkeypatch, gains, rounds):
+    run, at = begun
+    real, left = Runner.window, list(gains)
+
+    def judged(self, stage_at, length, first, last):
+        after, verdict = real(self, stage_at, length, first, last)
+        return after, verdict._replace(gain=left.pop(0), gain_error=0.01)
+
+    monkeypatch.setattr(Runner, "window", judged)
+    _, end = anneal(run, at, (0.02, 0.02), 10, 10_000, gain=0.5)
+    assert end == "rested"
+    assert len(gains) - len(left) == rounds
+
+
 def test_a_window_keeps_the_better_of_its_average_and_its_end(begun):
     run, at = begun
     after, verdict = run.window(at, 200, 0.05, 0.05)

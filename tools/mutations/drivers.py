@@ -302,6 +302,14 @@ JUDGES = [
         "tests/methods/test_newton_average.py -k worse",
     ),
     Mutant(
+        "one small gain foretells the end",
+        "methods/auto/anneal.py",
+        "foretold = rounds >= FORETOLD and gained < last < math.inf",
+        "foretold = rounds >= FORETOLD",
+        "a round after one that was taken back ends the fit",
+        f"{AUTO} -k foretell",
+    ),
+    Mutant(
         "a slope is not followed",
         "methods/following.py",
         "if not gained > error:",

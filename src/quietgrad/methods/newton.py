@@ -23,8 +23,8 @@ from .positive import newton_step, out_of, positive
 
 # A dense Hessian, and as many of its products as there are dimensions, are for these at most.
 MOST_DIM = 1000
-# Hessian products of an iteration, and the draws that they are spent on.
-PRODUCTS, LEAST_DRAWS, MOST_DRAWS = 2000, 8, 32
+# Hessian products of an iteration, twice as many of a late one, and the draws that they are spent on.
+PRODUCTS, LEAST_DRAWS, MOST_DRAWS = 1000, 8, 32
 GRADIENT_PAIRS = 32
 FULL_STEPS, MOST_STEPS = 2, 24
 # Early steps whose curvature had to be made positive stay full ones: it is not worth averaging.
@@ -136,7 +136,8 @@ def _averages(
     Where they are not finite, draws closer to the mean take their place.
     """
     assert isinstance(q, FitsQuadratic)
-    pairs = max(LEAST_DRAWS, min(MOST_DRAWS, PRODUCTS // q.dim)) // 2
+    products = PRODUCTS if more_draws == 1 else 2 * PRODUCTS
+    pairs = max(LEAST_DRAWS, min(MOST_DRAWS, products // q.dim)) // 2
     some = spread_pairs(q.base, pairs, q.base_dim, rng)
     many = spread_pairs(q.base, more_draws * GRADIENT_PAIRS, q.base_dim, rng)
     gradient = hessian = np.full(q.dim, np.nan)

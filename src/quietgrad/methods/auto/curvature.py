@@ -23,8 +23,9 @@ from ..newton import MOST_DIM, Curved, newton, suits
 from .stage import Runner
 from .starts import around_mode
 
-# Mean-field fits of at most this many coordinates take Newton steps; larger ones only anneal.
-CURVED_MEAN_FIELD = 64
+# Families without every covariance take Newton steps in at most so many coordinates: without and with
+# correlations. Beyond, a climb and annealed steps get as far in less time than Hessians take.
+CURVED_MEAN_FIELD, CURVED_LOW_RANK = 64, 256
 # A mode at which the log density rises by so many nats over an sd of the fit is none, such as the neck
 # of a funnel, where the density has no end as a scale goes to zero. A fit to it may be close to what is
 # around it, and far below others.
@@ -50,7 +51,7 @@ def worth_newton(run: Runner, points: Points, q: AbstractFamily) -> bool:
     if not suits(points, q):
         return False
     assert isinstance(q, FitsQuadratic)
-    return q.correlated or q.dim <= CURVED_MEAN_FIELD
+    return q.any_covariance or q.dim <= (CURVED_LOW_RANK if q.correlated else CURVED_MEAN_FIELD)
 
 
 def from_mode(run: Runner, points: Points, around: AbstractFamily, q: AbstractFamily) -> Curved | None:

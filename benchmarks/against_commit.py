@@ -7,7 +7,8 @@ on both sides. Answers on the way are stored as they are and judged afterwards, 
 that no side's own evaluation counts. An arrival must be held (quietgrad/arrival.py).
 
 Clocks differ: up to 321b8d4 all judging was off the clock; since then the looks that decide how `auto`
-goes on are on it. The wall clock of the whole warm fit is printed beside it.
+goes on are on it. They are timed here and taken off: both sides count the same. The wall clock of
+the whole warm fit, with everything, is printed beside it.
 """
 
 import argparse
@@ -44,16 +45,17 @@ def fits(task_name: str, family: str, starts: int, folder: Path) -> None:
 
     import quietgrad as qg
 
-    task = qg.tasks.load(task_name)
+    task, judging = qg.tasks.load(task_name), judge_clock()
     watched = "callback" if "callback" in inspect.signature(qg.fit).parameters else "monitor"
     settings = {} if task.batch_size is None else {"batch_size": task.batch_size}
     for start in (-1, *range(starts)):
         q = getattr(qg, FAMILIES[family]).init(task.dim, key=jr.key(100 + start))
         seen: list[Any] = []
+        judging[0] = 0.0
 
         def keep(moment: Any, *_: Any, seen: list[Any] = seen) -> dict[str, float]:
             seen.append(getattr(moment, "q", moment))
-            return {"number": float(len(seen) - 1)}
+            return {"number": float(len(seen) - 1), "judging": judging[0]}
 
         began = time.perf_counter()
         result = qg.fit(
@@ -71,9 +73,28 @@ def fits(task_name: str, family: str, starts: int, folder: Path) -> None:
             jax.tree.leaves(answer if ok else result.q) for answer, ok in zip(answers, own, strict=True)
         ]
         stacked = {f"leaf{i}": np.stack([row[i] for row in leaves]) for i in range(len(leaves[0]))}
-        seconds = np.asarray(result.history["seconds"], float)
+        seconds = np.asarray(result.history["seconds"], float) - result.history["judging"]
         times = {"seconds": np.append(seconds, seconds[-1]), "own": np.array(own), "wall": wall}
         np.savez(folder / f"{start}.npz", **stacked, **times)
+
+
+def judge_clock() -> list[float]:
+    """One number that counts the seconds of looks at answers, where these are on the clock."""
+    spent = [0.0]
+    try:
+        from quietgrad.judging import Judge
+    except ImportError:
+        return spent
+    look = Judge.terms
+
+    def timed(self: Any, q: Any) -> Any:
+        began = time.perf_counter()
+        found = look(self, q)
+        spent[0] += time.perf_counter() - began
+        return found
+
+    Judge.terms = timed
+    return spent
 
 
 def judged(task_name: str, family: str, folders: list[Path]) -> None:

@@ -27,6 +27,8 @@ MOST_DIM = 1000
 PRODUCTS, LEAST_DRAWS, MOST_DRAWS = 1000, 8, 32
 GRADIENT_PAIRS = 32
 FULL_STEPS, MOST_STEPS = 2, 24
+# A family that holds only part of the correlations comes closer with every step, not at once.
+FULL_STEPS_IN_PART = 8
 # Early steps whose curvature had to be made positive stay full ones: it is not worth averaging.
 CLIPPED_STEPS = 6
 # A step that loses this many nats is tried again at this length.
@@ -82,6 +84,7 @@ def newton(
     q, best, waited, length = start.q, start, 0, 1.0
     assert isinstance(q, FitsQuadratic)
     precision, number, clipped = start.precision, start.number, False
+    full_steps = FULL_STEPS_IN_PART if q.correlated and not q.any_covariance else FULL_STEPS
     for taken in range(1, most_steps + 1):
         with recorder.clock.phase(OPTIMISE):
             basis = q.host_root()
@@ -90,7 +93,7 @@ def newton(
             if not finite or not np.any(np.diagonal(hessian)):
                 break
             number = max(1, number + (not clipped or taken > CLIPPED_STEPS))
-            rho = length * (1.0 if number <= FULL_STEPS else 2.0 / number)
+            rho = length * (1.0 if number <= full_steps else 2.0 / number)
             mixed = -hessian
             if precision is not None:
                 mixed = (1 - rho) * (basis.T @ precision @ basis) - rho * hessian
@@ -115,7 +118,7 @@ def newton(
         if change > 0 or not judged:
             best = Curved(trial, found, start.steps + taken, whole, number)
         recorder.tell_better(Answer(best.q, best.steps, best.terms), rival, start.steps + taken)
-        if waited >= 2 and number > FULL_STEPS:
+        if waited >= 2 and number > full_steps:
             return best._replace(steps=start.steps + taken, precision=whole, number=number, rested=True)
         if rival is not None and taken >= LEAST_STEPS:
             behind, _ = paired(rival.terms, best.terms)

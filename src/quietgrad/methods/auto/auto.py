@@ -39,6 +39,8 @@ COARSE = 5.0
 CONCLUSIVE = 1.0
 # Nats for each coordinate that are worth going on for: a mean that is 0.014 sds off costs so many.
 GAIN_EACH = 1e-4
+# Nats that a climb at fixed draws leaves to annealing, for each coordinate and at most.
+CLIMB_EACH, MOST_LEFT = 1 / 128, 5.0
 
 
 class Auto(AbstractMethod):
@@ -174,8 +176,12 @@ class Auto(AbstractMethod):
         if not self.fixed_draws:
             at = run.begin(run.recorder.look(start, 0), "mean-field")
             return explore(run, at, start.advice.explore_rate, self.steps)[0].answer
-        # What Newton steps do not finish, annealed ones do: these cost less than another look.
-        how = Climb(gain=run.gain, patience=2 if worth_newton(run, points, start) else 1)
+        # What Newton steps do not finish, annealed ones do: these cost less than another look, and the
+        # best answer at few draws is some nats below the best of all, more where coordinates are many.
+        curved, enough = worth_newton(run, points, start), run.gain
+        if not curved and run.problem.batch_size is None:
+            enough = max(enough, min(CLIMB_EACH * start.dim, MOST_LEFT))
+        how = Climb(gain=enough, patience=2 if curved else 1)
         found = run.recorder.stage(
             "starts", lambda: compete(points, start, run.recorder, how, ahead=ahead)
         )

@@ -44,7 +44,7 @@ def test_noise_that_holds_a_run_is_told():
     """The steps of a constant rate keep it some nats below a best that the formula gives."""
     result, best = of_many_scales(500)
     assert result.elbo < best - 2
-    assert result.status is Status.STALLED
+    assert result.status is Status.BUDGET
     assert "the noise of the steps keeps it there" in result.hint
     told = float(result.hint.split("but ")[1].split()[0])
     assert told == pytest.approx(best - result.elbo, rel=0.25)

@@ -71,7 +71,7 @@ def held_by_noise(job: Job, carry: Carry, late: Late, recorder: Recorder) -> End
     gain, error = paired(recorder.terms(job.family(carry._replace(params=mean))), last)
     if not gain > NATS + 2 * error:
         return None
-    return Status.STALLED, NOISY.format(gain=gain, error=error)
+    return Status.BUDGET, NOISY.format(gain=gain, error=error)
 
 
 def _added(a: Sums, b: Sums) -> Sums:

@@ -12,7 +12,12 @@ from quietgrad.diagnostics.chains import Sampler
 from quietgrad.diagnostics.climbs import climb, far_starts
 from quietgrad.diagnostics.comparison import Comparison, by_chains
 from quietgrad.diagnostics.draws import draw
-from quietgrad.diagnostics.expected_gain import conclusive_gain, expected_gain, gain_at
+from quietgrad.diagnostics.expected_gain import (
+    conclusive_gain,
+    expected_gain,
+    gain_at,
+    paired_square,
+)
 from quietgrad.diagnostics.metric import Metric, metric_of
 from quietgrad.diagnostics.shapes import shapes_of
 from quietgrad.diagnostics.tails import slow_tails
@@ -206,3 +211,7 @@ def test_a_promise_in_doubt_is_asked_again_until_it_is_conclusive(rng):
     many = conclusive_gain(points, q, rng, worth=0.1)
     assert many.below(0.1)
     assert many.error < few.error / 2
+
+
+def test_next_to_a_spike_the_promise_is_infinite_without_a_warning():
+    assert paired_square(np.full((4, 2), 1e184)).nats == np.inf

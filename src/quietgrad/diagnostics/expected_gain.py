@@ -19,6 +19,7 @@ from .draws import Draws
 from .metric import Metric
 
 GROUPS, PAIRS = 8, 64
+TOO_STEEP = 1e100
 # Of a question that these leave open: so many more groups, which is still far less than going on costs.
 MORE_GROUPS = (32, 128)
 
@@ -87,8 +88,13 @@ def _root(precision: Float[np.ndarray, "dim dim"]) -> Float[np.ndarray, "dim dim
 
 
 def paired_square(groups: Float[np.ndarray, "groups n"]) -> ExpectedGain:
-    """Half the squared length of the mean of independent vectors, unbiased, by leaving one out."""
+    """Half the squared length of the mean of independent vectors, unbiased, by leaving one out.
+
+    Infinite where squares are no numbers any more, as next to a spike.
+    """
     count = len(groups)
+    if not np.max(np.abs(groups), initial=0.0) < TOO_STEEP:
+        return ExpectedGain(math.inf, 0.0)
 
     def estimate(some: Float[np.ndarray, "some n"]) -> float:
         total, number = np.sum(some, axis=0), len(some)

@@ -22,6 +22,9 @@ from interruptions import IN_ONE, files, good_stamps, results, same, stamps
 
 pytestmark = pytest.mark.chaos
 pytest.importorskip("distributed")
+from distributed import Client, LocalCluster  # noqa: E402
+
+from quietgrad.study.engines import dask  # noqa: E402
 
 SEED = 20261117
 TASKS, CELL_SECONDS, START_SECONDS = 9, 0.2, 4.0
@@ -132,6 +135,48 @@ def gone_within(environment, seconds):
     while ours(environment) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert ours(environment) == []
+
+
+def kill_all(environment, killed, seconds):
+    """Kill Dask's workers as they start, for some seconds after the first."""
+    deadline = None
+    while deadline is None or time.monotonic() < deadline:
+        for worker in set(ours(environment, WORKERS["dask"])) - killed:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(worker, signal.SIGKILL)
+            deadline = deadline or time.monotonic() + seconds
+            killed.add(worker)
+        time.sleep(0.01)
+
+
+def test_dask_workers_that_die_while_they_start_are_replaced(
+    environment, command, undisturbed, tmp_path, tell
+):
+    """The first ones, and in the middle those that a nanny starts again."""
+    out, killed = tmp_path / "out", set()
+    with subprocess.Popen([*command, "--out", out, "--engine", "dask"], env=environment) as run:
+        kill_all(environment, killed, 0.1)
+        while run.poll() is None and len(files(out)) < 3:
+            time.sleep(0.01)
+        kill_all(environment, killed, 3.0)
+        assert run.wait(timeout=180) in (0, 1)
+    run = subprocess.run([*command, "--out", out, "--engine", "dask"], env=environment, check=False)
+    assert run.returncode == 0
+    same(results(out), undisturbed)
+    gone_within(environment, 30.0)
+    tell("Dask workers killed while they started, again and again; others did the study")
+
+
+def test_without_any_dask_worker_others_are_started(monkeypatch):
+    """As after a nanny that gave up: nobody is left, and none would come by itself."""
+    monkeypatch.setattr(dask, "ALONE_SECONDS", 1.0)
+    settings = {"threads_per_worker": 1, "dashboard_address": None}
+    with LocalCluster(n_workers=1, **settings) as cluster, Client(cluster) as client:
+        cluster.scale(0)
+        while client.nthreads():
+            time.sleep(0.05)
+        (done,) = dask._completed([client.submit(abs, -3)], client, cluster)
+        assert done.result() == 3
 
 
 def test_a_second_coordinator_is_turned_away(environment, command, undisturbed, tmp_path, tell):

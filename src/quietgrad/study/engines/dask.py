@@ -10,8 +10,9 @@ import dataclasses
 import os
 import sys
 import threading
+import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,13 @@ with needs_extra("study", "the dask engine"):
 
 CONNECT_SECONDS = 30
 LOOPBACK = "127.0.0.1"
+# Seconds between two looks for what is completed, seconds without anything after which workers are
+# counted, and how often they are replaced when there is none.
+POLL_SECONDS, ALONE_SECONDS, MOST_REVIVALS = 0.05, 15.0, 3
+DYING = (
+    f"no Dask worker stays alive: {MOST_REVIVALS} times all of them died while they started; is there "
+    "memory enough for them? Cells that are finished are kept"
+)
 
 
 def run(jobs: Sequence[CellJob], store: Store, listener: Listener, address: str | None = None) -> None:
@@ -42,7 +50,7 @@ def run(jobs: Sequence[CellJob], store: Store, listener: Listener, address: str 
             for job in jobs
         }
         try:
-            for future in as_completed(futures):
+            for future in _completed(futures, client, cluster):
                 job = futures[future]
                 if future.status == "finished":
                     listener.finished(job, future.result())
@@ -55,6 +63,33 @@ def run(jobs: Sequence[CellJob], store: Store, listener: Listener, address: str 
         except KeyboardInterrupt:
             client.cancel(list(futures))
             raise
+
+
+def _completed(futures: Iterable[Any], client: Any, cluster: Any) -> Iterator[Any]:
+    """Futures as they are completed, with workers for them: local ones that died are replaced.
+
+    Dask's nanny starts a worker again that dies at work, but not one that dies while it starts. Without
+    any, futures would be waited for without end.
+    """
+    waiting, alone, revived = as_completed(futures), 0.0, 0
+    while not waiting.is_empty():
+        if waiting.has_ready():
+            yield next(waiting)
+            alone = 0.0
+            continue
+        time.sleep(POLL_SECONDS)
+        alone += POLL_SECONDS
+        if isinstance(cluster, str) or alone < ALONE_SECONDS:
+            continue
+        alone = 0.0
+        if client.nthreads():
+            continue
+        if revived == MOST_REVIVALS:
+            raise ValueError(DYING)
+        revived += 1
+        wanted = len(cluster.worker_spec) or 1
+        cluster.scale(0)
+        cluster.scale(wanted)
 
 
 def run_on_worker(values: Mapping[str, Any], root: str, run_id: str) -> str:
@@ -120,13 +155,21 @@ def _cluster(jobs: Sequence[CellJob], address: str | None) -> Iterator[Any]:
     workers = 1 if any(job.timed for job in jobs) else threads()
     # Whoever reaches a scheduler runs code on it: nobody from outside, whatever Dask's settings say.
     settings = {"threads_per_worker": 1, "processes": True, "dashboard_address": None, "host": LOOPBACK}
-    cluster = LocalCluster(n_workers=workers, **settings)
+    cluster = _started(n_workers=workers, **settings)
     try:
         yield cluster
     finally:
         # A worker that does not end in time ends with this process; what it did is stored.
         with contextlib.suppress(TimeoutError):
             cluster.close()
+
+
+def _started(**settings: Any) -> Any:
+    """A local cluster. One whose workers die while they start is tried again."""
+    for _ in range(MOST_REVIVALS):
+        with contextlib.suppress(RuntimeError):
+            return LocalCluster(**settings)
+    raise ValueError(DYING)
 
 
 @contextlib.contextmanager

@@ -59,6 +59,7 @@ def expected_gain(
 
 
 def conclusive_gain(
+    left: ExpectedGain,
     points: Points,
     q: FitsQuadratic,
     rng: np.random.Generator,
@@ -66,12 +67,11 @@ def conclusive_gain(
     *,
     worth: float,
 ) -> ExpectedGain:
-    """The same with more draws, where it takes them to tell whether `worth` nats are left.
+    """What is left, with more draws where it takes them to tell whether that is `worth` nats.
 
     The scales of a full-rank family have as many directions as there are pairs of coordinates, and the
     noise of all of them adds up.
     """
-    left = expected_gain(points, q, rng, precision)
     for groups in MORE_GROUPS:
         if left.below(worth) or left.nats - 2 * left.error > worth:
             break

@@ -14,6 +14,7 @@ from ..ridges import ridge
 from ..status import Status
 from .limits import Ended
 from .problem import Answer, Problem
+from .values import Sight
 
 # Nats below a contained family's solution that a converged fit may be, apart from noise.
 BELOW = 0.5
@@ -37,14 +38,7 @@ class Evidence(NamedTuple):
     best: Answer
     answer: Answer
     points: Callable[[AbstractFamily], Float[np.ndarray, "points dim"]]
-    sight: "Sight"
-
-
-class Sight(NamedTuple):
-    """Evaluations of the log density, and of its gradient too, at points that the host chooses."""
-
-    values: trouble.Values
-    density: trouble.Density
+    sight: Sight
 
 
 def true_ending(

@@ -4,7 +4,6 @@ A method tells the recorder what it has found and asks it when to stop; it keeps
 """
 
 import contextlib
-import functools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
@@ -23,7 +22,7 @@ from ..judging import Judge, Terms, paired
 from ..points import Points
 from ..status import Status
 from .answers import Answers
-from .endings import Evidence, Sight, true_ending, watched
+from .endings import Evidence, true_ending, watched
 from .judges import Judges
 from .limits import Interrupts, Limits
 from .looks import Looks
@@ -31,7 +30,7 @@ from .problem import DEFAULT, Answer, Callback, Evaluation, Moment, Problem
 from .progress import Progress
 from .state import Kept
 from .streams import Streams
-from .values import Density, log_densities
+from .values import Sight, sight_of
 
 NO_BOOK = NoBook()
 T = TypeVar("T")
@@ -72,8 +71,7 @@ class Recorder:
             self.clock.go_on(book.record["clock"], book.record["programs"])
         self.judges = Judges(problem, evaluation, self.words, self.rng)
         # What looks at the log density when something may be wrong, on the rows that judge.
-        seen = self.judges.on_the_way.target, problem.q.dtype
-        self.sight = Sight(functools.partial(log_densities, *seen), Density(*seen))
+        self.sight = sight_of(self.judges.on_the_way.target, problem.q.dtype)
 
     # Answers
 

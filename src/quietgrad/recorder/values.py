@@ -1,7 +1,7 @@
 """The log density at points that the host chose, to look at a target with when something is wrong."""
 
 import functools
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -12,6 +12,19 @@ from .._host import on_device
 from ..metrics import BLOCK
 from ..points import Points
 from ..targets import Target
+from ..trouble import Density, Values
+
+
+class Sight(NamedTuple):
+    """Evaluations of the log density, and of its gradient too, at points that the host chooses."""
+
+    values: Values
+    density: Density
+
+
+def sight_of(target: Target, dtype: Any) -> Sight:
+    """Of a target for which no program is there yet."""
+    return Sight(functools.partial(log_densities, target, dtype), _Later(target, dtype))
 
 
 @eqx.filter_jit
@@ -30,7 +43,7 @@ def log_densities(target: Target, dtype: Any, z: Float[np.ndarray, "points dim"]
     return np.concatenate(parts)[: len(z)]
 
 
-class Density:
+class _Later:
     """The log density and its gradient, by a program that is made when it is first asked for."""
 
     def __init__(self, target: Target, dtype: Any):

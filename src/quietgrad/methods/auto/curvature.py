@@ -115,9 +115,8 @@ def _newton_from(
     answer = Answer(best.q, best.steps, best.terms)
     numbers = {"elbo": best.terms.elbo, "iterations": best.steps - begun}
     assert isinstance(best.q, FitsQuadratic)
-    if not left.below(run.gain):
-        with recorder.clock.phase(OPTIMISE):
-            left = conclusive_gain(points, best.q, rng, best.precision, worth=run.gain)
+    with recorder.clock.phase(OPTIMISE):
+        left = conclusive_gain(left, points, best.q, rng, best.precision, worth=run.gain)
     done = left.below(run.gain) and led.level
     numbers |= {"left": left.nats, "left_error": left.error}
     kind = "newton stop" if done else "newton"

@@ -11,42 +11,54 @@ from scipy.linalg.lapack import dtrtrs  # pyright: ignore[reportAttributeAccessI
 
 Vector = Float[np.ndarray, " n"]
 
+# A part of the memory that is kept free.
+SPARE = 5
+
 
 class CurvatureMemory:
     """The last `most` pairs of steps and changes of the gradient."""
 
     def __init__(self, most: int, dim: int):
-        self._most, self._count = most, 0
-        self._moved, self._turned = np.empty((most, dim)), np.empty((most, dim))
-        # S Y' and Y Y', of the pairs so far.
-        self._mixed, self._squares = np.zeros((most, most)), np.zeros((most, most))
+        self._most = most
+        # With some room to spare, pairs move to the front once in a while, not with every new one.
+        room = most + most // SPARE + 1
+        self._moved, self._turned = np.empty((room, dim)), np.empty((room, dim))
+        # S Y' and Y Y', of the pairs from `first` to `end`.
+        self._mixed, self._squares = np.zeros((room, room)), np.zeros((room, room))
+        self._first = self._end = 0
 
     def __len__(self) -> int:
-        return self._count
+        return self._end - self._first
 
     def clear(self) -> None:
         """Forget every pair."""
-        self._count = 0
+        self._first = self._end = 0
 
     def add(self, moved: Vector, turned: Vector) -> None:
         """Remember a pair with positive curvature; the oldest one makes room."""
-        if self._count == self._most:
-            for rows in (self._moved, self._turned):
-                rows[:-1] = rows[1:]
-            for table in (self._mixed, self._squares):
-                table[:-1, :-1] = table[1:, 1:]
-            self._count -= 1
-        last, self._count = self._count, self._count + 1
+        if len(self) == self._most:
+            self._first += 1
+        if self._end == len(self._moved):
+            self._to_front()
+        last, self._end = self._end, self._end + 1
         self._moved[last], self._turned[last] = moved, turned
-        past = slice(0, self._count)
+        past = slice(self._first, self._end)
         self._mixed[past, last] = self._moved[past] @ turned
         self._squares[past, last] = self._squares[last, past] = self._turned[past] @ turned
 
+    def _to_front(self) -> None:
+        past, front = slice(self._first, self._end), slice(0, len(self))
+        for rows in (self._moved, self._turned):
+            rows[front] = rows[past]
+        for table in (self._mixed, self._squares):
+            table[front, front] = table[past, past]
+        self._first, self._end = 0, len(self)
+
     def inverse_times(self, grad: Vector) -> Vector:
         """The product of the inverse Hessian that the pairs tell of with a vector."""
-        if not self._count:
+        if not len(self):
             return grad.copy()
-        past = slice(0, self._count)
+        past = slice(self._first, self._end)
         moved, turned = self._moved[past], self._turned[past]
         # Below its diagonal the table is never written.
         squares, upper = self._squares[past, past], self._mixed[past, past]

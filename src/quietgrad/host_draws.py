@@ -1,4 +1,7 @@
-"""Base draws made on the host: independent, or pairs of scrambled Sobol points. Nothing is compiled."""
+"""Base draws made on the host: independent, pairs of scrambled Sobol points, or levelled pairs.
+
+Nothing is compiled.
+"""
 
 import functools
 
@@ -7,6 +10,9 @@ from jaxtyping import Float, UInt32
 
 from .bases import AbstractBase
 from .samplers.sobol import MOST_DIMENSIONS, reverse_digits, scramble, sobol_digits
+
+# Places at which a part of a base is looked at.
+PLACES = 64
 
 
 def spread_pairs(
@@ -27,6 +33,27 @@ def spread_pairs(
 def _reversed(pairs: int, dim: int) -> UInt32[np.ndarray, "pairs dim"]:
     """Sobol's points before they are scrambled, the lowest digits first."""
     return reverse_digits(sobol_digits(pairs, dim))
+
+
+def levelled_pairs(
+    base: AbstractBase, pairs: int, dim: int, rng: np.random.Generator
+) -> Float[np.ndarray, "draws dim"]:
+    """Draws for a climb at fixed draws, and their mirror images: every coordinate has the same sizes.
+
+    There are as many sizes as pairs, one for each equally likely part of the base, in random order and
+    with random signs. A size is the root mean square of its part, so that every coordinate has the
+    variance of the base. What a climb at fixed draws overfits first is a coordinate whose draws
+    happen to be small.
+    """
+    sizes = rng.permuted(np.tile(_sizes(base, pairs), (dim, 1)), axis=1).T
+    e = np.where(rng.random((pairs, dim)) < 0.5, -sizes, sizes)
+    return np.concatenate([e, -e])
+
+
+def _sizes(base: AbstractBase, pairs: int) -> Float[np.ndarray, " pairs"]:
+    """The root mean square of each of the equally likely parts of one half of the base."""
+    u = 0.5 + 0.5 * (np.arange(pairs * PLACES) + 0.5) / (pairs * PLACES)
+    return np.sqrt(np.mean(base.host_quantile(u).reshape(pairs, PLACES) ** 2, axis=1))
 
 
 def independent(

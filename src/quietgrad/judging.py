@@ -37,7 +37,7 @@ LEAST_PAIRS = 8
 HELD = 2**14
 # Rows times dimensions up to which values come from the program that has the gradients too. Beyond,
 # gradients that nobody asked for cost more than it takes to compile a program of values alone.
-SHARED = 2**15
+SHARED = 2**18
 # Blocks of draws that are kept.
 KINDS = 4
 

@@ -47,22 +47,35 @@ class Points:
         self, z: Float[np.ndarray, "points dim"]
     ) -> tuple[Float[np.ndarray, " points"], Float[np.ndarray, "points dim"]]:
         """log density and gradient at each point."""
-        count, room = len(z), self._blocks * self.at_once
-        parts = []
-        for first in range(0, count, room):
-            some = z[first : first + room]
-            needed = -(-len(some) // self.at_once)
-            block = np.empty((self._blocks, self.at_once, z.shape[1]), self.dtype)
-            flat, filled = block.reshape(room, -1), needed * self.at_once
-            flat[: len(some)], flat[len(some) : filled] = some, some[-1]
-            parts.append((len(some), *self._program(self._arrays, block, np.int32(needed))))
-        self.gradients += count
+        values, slopes = self.as_computed(z)
+        return values.astype(float), slopes.astype(float)
+
+    def as_computed(
+        self, z: Float[np.ndarray, "points dim"]
+    ) -> tuple[Float[np.ndarray, " points"], Float[np.ndarray, "points dim"]]:
+        """The same in the precision of the program, not to be written to."""
+        room = self._blocks * self.at_once
         # All calls are under way before the first is waited for.
-        values = [np.asarray(value).ravel()[:n].astype(float) for n, value, _ in parts]
-        slopes = [np.asarray(slope).reshape(-1, z.shape[1])[:n].astype(float) for n, _, slope in parts]
-        if len(parts) == 1:
-            return values[0], slopes[0]
-        return np.concatenate(values), np.concatenate(slopes)
+        calls = [self._call(z[first : first + room]) for first in range(0, len(z), room)]
+        self.gradients += len(z)
+        parts = [(np.asarray(value), np.asarray(slope)) for value, slope in calls]
+        values = [value.reshape(-1) for value, _ in parts]
+        slopes = [slope.reshape(-1, z.shape[1]) for _, slope in parts]
+        if len(parts) > 1:
+            values, slopes = [np.concatenate(values)], [np.concatenate(slopes)]
+        return values[0][: len(z)], slopes[0][: len(z)]
+
+    def _call(self, z: Float[np.ndarray, "points dim"]) -> tuple[Array, Array]:
+        """The program at as many points as a call has room for, or fewer."""
+        count, room, needed = len(z), self._blocks * self.at_once, -(-len(z) // self.at_once)
+        if count == room and z.dtype == self.dtype:
+            return self._program(
+                self._arrays, z.reshape(self._blocks, self.at_once, -1), np.int32(needed)
+            )
+        block = np.empty((self._blocks, self.at_once, z.shape[1]), self.dtype)
+        flat, filled = block.reshape(room, -1), needed * self.at_once
+        flat[:count], flat[count:filled] = z, z[-1]
+        return self._program(self._arrays, block, np.int32(needed))
 
     def curvature(
         self, z: Float[np.ndarray, "points dim"], basis: Float[np.ndarray, "dim dim"]

@@ -20,7 +20,7 @@ from ..recorder import Answer, Recorder
 
 # Iterations between two looks of the judge: at first, and at most while a piece gains so many times
 # what is worth going on for.
-PIECE, MOST_PIECE, GROWTH, PLENTY = 10, 30, 1.5, 10
+PIECE, MOST_PIECE, GROWTH, PLENTY = 10, 20, 1.5, 10
 # A climb with a rival goes on for this many pieces, and while the gap is this many of its last gains.
 LEAST_PIECES, CATCHING_UP = 3, 10
 # Numbers that the memory of L-BFGS may hold.
@@ -67,7 +67,7 @@ def climb(
     with recorder.clock.phase(OPTIMISE):
         best = Climbed(start, recorder.terms(start), step, rested=False)
     recorder.tell_better(Answer(best.q, step, best.terms), rival, step)
-    iterates = minimise(lambda x: _loss(points, x, e), x, memory=memory)
+    iterates = minimise(FixedElbo(points, e), x, memory=memory)
     waited, done, length = 0, 0, PIECE
     while waited < how.patience and done < how.iterations:
         with recorder.clock.phase(OPTIMISE):
@@ -95,15 +95,25 @@ def climb(
     return best._replace(steps=step + done, rested=waited >= how.patience)
 
 
-def _loss(
-    points: Points, x: Float[np.ndarray, " n"], e: Float[np.ndarray, "draws dim"]
-) -> tuple[float, Float[np.ndarray, " n"]]:
-    """Minus the ELBO at fixed draws, up to a constant, and its gradient."""
-    loc, log_std = np.split(x, 2)
-    with np.errstate(over="ignore", invalid="ignore"):
-        std = np.exp(log_std)
-        value, slope = points(loc + std * e)
-        grad_loc = np.mean(slope, axis=0)
-        grad_scale = std * np.mean(slope * e, axis=0) + 1
-        loss = -float(np.mean(value) + np.sum(log_std))
-    return loss, -np.concatenate([grad_loc, grad_scale])
+class FixedElbo:
+    """Minus the mean-field ELBO at the draws `e`, up to a constant, and its gradient."""
+
+    def __init__(self, points: Points, e: Float[np.ndarray, "draws dim"]):
+        self._points, self._e = points, e.astype(points.dtype)
+        self._share = np.full(len(e), 1 / len(e))
+
+    def __call__(self, x: Float[np.ndarray, " n"]) -> tuple[float, Float[np.ndarray, " n"]]:
+        """At means and logarithms of standard deviations, one after the other."""
+        dim, e = len(x) // 2, self._e
+        loc, log_std = x[:dim], x[dim:]
+        with np.errstate(over="ignore", invalid="ignore"):
+            std = np.exp(log_std)
+            # Points in the precision of the program: it would round them anyway.
+            z = std.astype(e.dtype) * e
+            z += loc.astype(e.dtype)
+            value, slope = self._points.as_computed(z)
+            downhill = np.empty(2 * dim)
+            downhill[:dim] = -(self._share @ slope)
+            downhill[dim:] = -std * (np.einsum("ij,ij->j", slope, e) / len(e)) - 1
+            loss = -float(self._share @ value + log_std.sum())
+        return loss, downhill

@@ -8,12 +8,12 @@ from typing import Any
 class Decision:
     """One decision.
 
-    `kind`: "climb" (starts at fixed draws competed), "embed" (a richer family starts from a simpler
-    one's solution), "mode" (another start), "newton" and "newton stop" (curvature), "valley" (more
-    gained than promised); "enough", "up" and "not up" on the ladder of families; while exploring "go
-    on", "noise" (it dominates), "level" (nothing gained), "roll back" (worse than before) or "reset"
-    (non-finite); while annealing "round", "take back", "choose" (another estimator) or "stop"; in a run
-    with the user's optimiser "drift", "stay" or
+    `kind`: "climb" (starts at fixed draws competed) and "climb stop" (nothing is left to gain),
+    "embed" (a richer family starts from a simpler one's solution), "mode" (another start), "newton" and
+    "newton stop" (curvature), "valley" (more gained than promised); "enough", "up" and "not up" on the
+    ladder of families; while exploring "go on", "noise" (it dominates), "level" (nothing gained), "roll
+    back" (worse than before) or "reset" (non-finite); while annealing "round", "take back", "choose"
+    (another estimator) or "stop"; in a run with the user's optimiser "drift", "stay" or
     "choose". `numbers` holds what it was based on.
     """
 
@@ -29,6 +29,8 @@ class Decision:
 
 _WORDS = {
     "climb": "L-BFGS at fixed draws from {start} led to an ELBO of {elbo:.2f} on fresh draws{others}",
+    "climb stop": "at fresh draws a Newton step promises {left:.3f} ± {left_error:.3f} nats, which is "
+    "not worth it; stop",
     "mode": "the mode with its curvature has an ELBO of {elbo:.2f}; Newton steps from there led to "
     "{later:.2f}",
     "embed": "the {simpler} solution, ELBO {elbo:.2f}, becomes the start of {family}",

@@ -22,13 +22,13 @@ from ..fixed_draws import Climb
 from ..method import AbstractMethod, Ending, Problem, Recorder, Scouted, started_from
 from ..newton import Curved
 from .anneal import anneal
-from .curvature import from_mode, newton_from, worth_newton
+from .curvature import from_mode, newton_from, nothing_left, worth_newton
 from .explore import explore
 from .finish import finish
 from .ladder import ladder, up
 from .scouting import scout_climbs, scout_modes
 from .stage import Runner
-from .starts import compete
+from .starts import compete, drawn_in
 
 # Minibatch fits climb on this many rows.
 CLIMB_ROWS = 256
@@ -39,8 +39,6 @@ COARSE = 5.0
 CONCLUSIVE = 1.0
 # Nats for each coordinate that are worth going on for: a mean that is 0.014 sds off costs so many.
 GAIN_EACH = 1e-4
-# Nats that a climb at fixed draws leaves to annealing, for each coordinate and at most.
-CLIMB_EACH, MOST_LEFT = 1 / 128, 5.0
 
 
 class Auto(AbstractMethod):
@@ -92,7 +90,7 @@ class Auto(AbstractMethod):
         points = self._points(problem, q, recorder)
         rungs = ladder(problem, points, recorder) if problem.any_family else []
         if rungs:
-            answer = self._mean_field(run, points, first)
+            answer, _ = self._mean_field(run, points, first)
             reached = up(
                 run, answer, rungs, lambda below, richer: self._within(run, points, below, richer)
             )
@@ -107,8 +105,8 @@ class Auto(AbstractMethod):
             # as a funnel's, where means and scales must move together and no step sees how far.
             run.note("valley", answer.step, run.first(q), float("nan"), gained=gained)
             ahead = Curved(answer.q, answer.terms, answer.step)
-        answer = self._mean_field(run, points, first, ahead)
-        return self._within(run, points, answer, q, ahead)
+        answer, rested = self._mean_field(run, points, first, ahead)
+        return self._within(run, points, answer, q, ahead, rested=rested)
 
     def scout(self, problems: Sequence[Problem], recorder: Recorder) -> list[Scouted] | None:
         """Modes, or climbs at few draws; unknown for families that begin by exploring."""
@@ -140,13 +138,20 @@ class Auto(AbstractMethod):
         answer: Answer,
         q: AbstractFamily,
         ahead: Curved | None = None,
+        *,
+        rested: bool = False,
     ) -> Ending:
-        """The best member of q's family, from the solution of a simpler one and from the mode."""
+        """The best member of q's family, from the solution of a simpler one and from the mode.
+
+        `rested`: the answer is where a climb at fixed draws came to rest.
+        """
         curved = worth_newton(run, points, q)
         if curved and ahead is None:
             ahead = from_mode(run, points, answer.q, q)
         if type(answer.q) is not type(q):
-            answer = self._richer(run, answer, q)
+            answer, rested = self._richer(run, answer, q), False
+        if rested and not curved and (arrived := nothing_left(run, points, answer)):
+            return arrived
         if curved:
             start = Curved(answer.q, answer.terms, answer.step)
             answer, arrived = newton_from(run, points, ahead, start)
@@ -171,17 +176,16 @@ class Auto(AbstractMethod):
 
     def _mean_field(
         self, run: Runner, points: Points, start: MeanField, ahead: Curved | None = None
-    ) -> Answer:
-        """The mean-field solution; with minibatches and a richer family only roughly."""
+    ) -> tuple[Answer, bool]:
+        """The mean-field solution, with minibatches and a richer family only roughly; and whether a
+        climb ended at rest there.
+        """
         if not self.fixed_draws:
             at = run.begin(run.recorder.look(start, 0), "mean-field")
-            return explore(run, at, start.advice.explore_rate, self.steps)[0].answer
-        # What Newton steps do not finish, annealed ones do: these cost less than another look, and the
-        # best answer at few draws is some nats below the best of all, more where coordinates are many.
-        curved, enough = worth_newton(run, points, start), run.gain
-        if not curved and run.problem.batch_size is None:
-            enough = max(enough, min(CLIMB_EACH * start.dim, MOST_LEFT))
-        how = Climb(gain=enough, patience=2 if curved else 1)
+            return explore(run, at, start.advice.explore_rate, self.steps)[0].answer, False
+        if run.problem.first is None and not worth_newton(run, points, start):
+            start = drawn_in(start)
+        how = Climb(gain=run.gain)
         found = run.recorder.stage(
             "starts", lambda: compete(points, start, run.recorder, how, ahead=ahead)
         )
@@ -189,11 +193,11 @@ class Auto(AbstractMethod):
         numbers = {"elbo": found.answer.terms.elbo, "start": found.name, "others": others}
         run.note("climb", found.steps, run.first(start), float("nan"), **numbers)
         if run.problem.batch_size is None or type(run.problem.q) is type(start):
-            return found.answer
+            return found.answer, found.rested
         # Some rows led here; on with all of them while steps are cheap.
         at, rates = run.begin(found.answer, "coarse"), self._rates(start, near=False)
         at, _ = anneal(run, at, rates, self.anneal_steps, self.steps, gain=COARSE, least_rounds=1)
-        return at.answer
+        return at.answer, False
 
     def _richer(self, run: Runner, answer: Answer, q: AbstractFamily) -> Answer:
         """The solution of a simpler family as the start of one that contains it."""

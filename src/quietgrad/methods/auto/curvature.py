@@ -46,12 +46,11 @@ FOLLOWED = 16
 
 def worth_newton(run: Runner, points: Points, q: AbstractFamily) -> bool:
     """Whether Newton steps are worth it."""
-    if not run.fixed_draws or run.problem.batch_size is not None:
+    if not run.fixed_draws or run.problem.batch_size is not None or not isinstance(q, FitsQuadratic):
         return False
-    if not suits(points, q):
-        return False
-    assert isinstance(q, FitsQuadratic)
-    return q.any_covariance or q.dim <= (CURVED_LOW_RANK if q.correlated else CURVED_MEAN_FIELD)
+    few = q.any_covariance or q.dim <= (CURVED_LOW_RANK if q.correlated else CURVED_MEAN_FIELD)
+    # Whether a target can be differentiated twice takes long to find out.
+    return few and suits(points, q)
 
 
 def from_mode(run: Runner, points: Points, around: AbstractFamily, q: AbstractFamily) -> Curved | None:
@@ -186,6 +185,19 @@ def what_is_left(run: Runner, q: AbstractFamily, points: Points | None) -> Expec
             return expected_gain(points, q, run.recorder.rng("left"))
 
     return run.recorder.stage("left", look)
+
+
+def nothing_left(run: Runner, points: Points, answer: Answer) -> Ending | None:
+    """The ending of a climb that came to rest, if fresh draws see nothing worth going on for.
+
+    What a climb at fixed draws can be wrong about is these draws.
+    """
+    left = what_is_left(run, answer.q, points)
+    if left is None or not left.below(run.gain):
+        return None
+    numbers = {"left": left.nats, "left_error": left.error}
+    run.note("climb stop", answer.step, run.first(answer.q), float("nan"), **numbers)
+    return Status.CONVERGED, promise(left)
 
 
 def promise(left: ExpectedGain) -> str:

@@ -14,12 +14,12 @@ from jaxtyping import Float
 from ..._lbfgs import minimise_together
 from ...clock import OPTIMISE
 from ...families import FitsQuadratic, MeanField
-from ...host_draws import spread_pairs
+from ...host_draws import levelled_pairs
 from ...points import Points
 from ...recorder import Answer, Recorder
 from ..method import Scouted
 from ..mode import ITERATIONS, MEMORY, loss_of, settled
-from .starts import around_mode
+from .starts import around_mode, drawn_in
 
 # Pairs of fixed draws, and iterations, of a climb that only has to tell where it is going.
 PAIRS, CLIMB_ITERATIONS = 4, 60
@@ -59,8 +59,9 @@ def scout_modes(
 
 def scout_climbs(points: Points, starts: Sequence[MeanField], recorder: Recorder) -> list[Scouted]:
     """Where each start leads at the same few draws, and the judge's opinion of it."""
+    starts = [drawn_in(start) for start in starts]
     first = starts[0]
-    e = spread_pairs(first.base, PAIRS, first.dim, recorder.rng("scouts"))
+    e = levelled_pairs(first.base, PAIRS, first.dim, recorder.rng("scouts"))
     x = np.stack([np.concatenate([np.asarray(s.loc, float), s.log_std]) for s in starts])
 
     def loss(x: Float[np.ndarray, "k n"]) -> tuple[np.ndarray, np.ndarray]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from ...clock import OPTIMISE
 from ...families import FitsQuadratic, MeanField
-from ...host_draws import spread_pairs
+from ...host_draws import levelled_pairs
 from ...points import Points
 from ...recorder import Answer, Recorder
 from ..finite_start import NARROW, finite_start
@@ -25,6 +25,8 @@ from ..newton import Curved
 # Fixed draws, fewer where they would be more numbers than this.
 DRAWS, LEAST_PAIRS, NUMBERS = 32, 2, 2**20
 OWN = "the family's own start"
+# Logarithm of the factor by which it is narrower where coordinates are many.
+DRAWN_IN = 2.5
 # A climb that ends with a larger error of its ELBO has draws where the density explodes.
 SURE = 10.0
 # How often a start around the mode is narrowed, each time by half, until its ELBO is finite.
@@ -32,12 +34,15 @@ NARROWINGS = 6
 
 
 class Found(NamedTuple):
-    """The winner, which start it came from, what the others reached, and the iterations of all."""
+    """The winner, which start it came from, what the others reached, the iterations of all, and whether
+    the winner's climb came to rest.
+    """
 
     answer: Answer
     name: str
     others: dict[str, float]
     steps: int
+    rested: bool
 
 
 def compete(
@@ -50,22 +55,32 @@ def compete(
     rng = recorder.rng("starts")
     start = finite_start(points, start, rng, recorder)
     pairs = max(LEAST_PAIRS, min(DRAWS // 2, NUMBERS // (2 * start.dim)))
-    e = spread_pairs(start.base, pairs, start.dim, rng)
+    e = levelled_pairs(start.base, pairs, start.dim, rng)
     if ahead is not None:
         rival, alike = Answer(ahead.q, ahead.steps, ahead.terms), type(ahead.q) is type(start)
         first = climb(points, start, e, how, recorder, step=ahead.steps, rival=rival, give_up=alike)
         others = {"Newton steps from the mode": ahead.terms.elbo}
-        return Found(Answer(first.q, first.steps, first.terms), OWN, others, first.steps)
+        return Found(Answer(first.q, first.steps, first.terms), OWN, others, first.steps, first.rested)
     first = climb(points, start, e, how, recorder)
     if first.terms.error < SURE:
-        return Found(Answer(first.q, first.steps, first.terms), OWN, {}, first.steps)
+        return Found(Answer(first.q, first.steps, first.terms), OWN, {}, first.steps, first.rested)
     rival = Answer(first.q, first.steps, first.terms)
     second = climb(points, _narrow(start), e, how, recorder, step=first.steps, rival=rival)
     found = {OWN: first, "a narrow start": second}
     winner = max(found, key=lambda n: _height(found[n]))
     best = found[winner]
     others = {n: c.terms.elbo for n, c in found.items() if n != winner}
-    return Found(Answer(best.q, second.steps, best.terms), winner, others, second.steps)
+    answer = Answer(best.q, second.steps, best.terms)
+    return Found(answer, winner, others, second.steps, best.rested)
+
+
+def drawn_in(start: MeanField) -> MeanField:
+    """The start of a climb among many coordinates: narrower, because their noise adds up.
+
+    A wide start of a network spends most of its climb on getting narrow, and may end where all
+    weights are noise.
+    """
+    return MeanField.of(np.asarray(start.loc), np.asarray(start.log_std) - DRAWN_IN, start)
 
 
 def around_mode(q: FitsQuadratic, mode: Mode, recorder: Recorder) -> Curved | None:

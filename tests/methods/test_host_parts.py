@@ -16,7 +16,8 @@ from quietgrad._blas import one_blas_thread
 from quietgrad._curvature_memory import CurvatureMemory
 from quietgrad._lbfgs import minimise
 from quietgrad.families.factor_analysis import best_factors
-from quietgrad.host_draws import spread_pairs
+from quietgrad.host_draws import levelled_pairs, spread_pairs
+from quietgrad.methods.fixed_draws import FixedElbo
 from quietgrad.points import AT_ONCE, Points
 from quietgrad.samplers.sobol import MOST_DIMENSIONS, sobol_digits
 
@@ -55,7 +56,7 @@ def test_the_compact_memory_is_the_two_loop_recursion():
     memory, pairs, grad = CurvatureMemory(4, 8), [], rng.standard_normal(8)
     np.testing.assert_array_equal(memory.inverse_times(grad), grad)
     # More pairs than it holds: the oldest ones make room.
-    for count in range(1, 8):
+    for count in range(1, 13):
         moved = rng.standard_normal(8)
         turned = root @ root.T @ moved
         memory.add(moved, turned)
@@ -108,6 +109,26 @@ def test_spread_pairs_have_the_base_distribution(base):
     np.testing.assert_allclose(base.host_log_prob(e[:9]), base.log_prob(jnp.asarray(e[:9])), rtol=1e-12)
 
 
+@pytest.mark.parametrize("base", [qg.Normal(), qg.Logistic(), qg.StudentT(df=5.0)])
+def test_levelled_pairs_have_the_same_sizes_in_every_coordinate(base):
+    pairs, dim = 16, 50
+    e = levelled_pairs(base, pairs, dim, np.random.default_rng(0))
+    np.testing.assert_array_equal(e[:pairs], -e[pairs:])
+    sizes = np.sort(np.abs(e[:pairs]), axis=0)
+    np.testing.assert_array_equal(sizes, np.broadcast_to(sizes[:, :1], sizes.shape))
+    # One size in each of the equally likely parts.
+    edges = base.host_quantile(0.5 + 0.5 * np.arange(1, pairs) / pairs)
+    np.testing.assert_array_equal(np.searchsorted(edges, sizes[:, 0]), np.arange(pairs))
+    # The variance of the base, far closer than so many independent draws come to it.
+    squares = np.asarray(base.host_quantile((np.arange(10**5) + 0.5) / 10**5)) ** 2
+    error = np.std(squares) / np.sqrt(pairs)
+    assert abs(np.mean(e[:, 0] ** 2) - base.variance) < 0.1 * error
+    # Orders and signs are random: coordinates are as independent as random orders are.
+    between = np.corrcoef(e[:pairs].T)[np.triu_indices(dim, 1)]
+    assert abs(np.mean(between)) < 5 / np.sqrt(pairs * between.size)
+    assert abs(np.mean(e[:pairs] > 0) - 0.5) < 5 * 0.5 / np.sqrt(pairs * dim)
+
+
 def bent(z):
     return -jnp.sum(jnp.exp(0.3 * z)) - 0.5 * jnp.sum(z) ** 2
 
@@ -123,6 +144,21 @@ def test_points_are_evaluated_in_blocks(count):
     gradient, hessian = points.curvature(z, np.eye(z.shape[1]))
     assert_same(gradient, jnp.mean(jax.vmap(jax.grad(bent))(z), axis=0), operations=100)
     assert_same(hessian, jnp.mean(jax.vmap(jax.hessian(bent))(z), axis=0), operations=100)
+
+
+@pytest.mark.parametrize("pairs", [3, AT_ONCE // 2, 2 * AT_ONCE])
+def test_the_elbo_at_fixed_draws_is_the_literal_one(pairs):
+    points = Points(qg.Target.from_logdensity(bent, dim=4), np.float64)
+    rng = np.random.default_rng(0)
+    e, x = spread_pairs(qg.Normal(), pairs, 4, rng), rng.normal(size=8)
+
+    def literal(x):
+        z = jax.vmap(lambda e: x[:4] + jnp.exp(x[4:]) * e)(e)
+        return -jnp.mean(jax.vmap(bent)(z)) - jnp.sum(x[4:])
+
+    value, grad = FixedElbo(points, e)(x)
+    assert_same(value, literal(x), operations=100)
+    assert_same(grad, jax.grad(literal)(x), operations=100)
 
 
 def test_targets_that_differ_in_their_data_share_a_program():

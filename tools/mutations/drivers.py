@@ -17,7 +17,33 @@ RACING = "tests/test_racing.py"
 CLAIMS = "tests/study/test_claims.py"
 SUMMARY = "tests/study/test_summary.py"
 
+CLIMBS = "tests/methods/test_climbs.py"
+
 METHODS = [
+    Mutant(
+        "a climb at rest is believed without fresh draws",
+        "methods/auto/curvature.py",
+        "    if left is None or not left.below(min(AT_REST * run.gain, _little(answer.q))):",
+        "    if left is None:",
+        "what fixed draws got wrong stays in the answer",
+        CLIMBS,
+    ),
+    Mutant(
+        "climbs of networks start wide",
+        "methods/auto/starts.py",
+        "DRAWN_IN = 2.5",
+        "DRAWN_IN = 0.0",
+        "they end where all weights are noise",
+        CLIMBS,
+    ),
+    Mutant(
+        "levelled draws have levels that are too small",
+        "host_draws.py",
+        ".reshape(pairs, PLACES) ** 2, axis=1))",
+        ".reshape(pairs, PLACES)[:, :1] ** 2, axis=1))",
+        "every scale of a climb comes out too large",
+        HOST,
+    ),
     Mutant(
         "late Newton steps remember everything",
         "methods/auto/curvature.py",
@@ -101,8 +127,8 @@ METHODS = [
     Mutant(
         "entropy forgotten in the climb",
         "methods/fixed_draws.py",
-        "grad_scale = std * np.mean(slope * e, axis=0) + 1",
-        "grad_scale = std * np.mean(slope * e, axis=0)",
+        "slope, e) / len(e)) - 1",
+        "slope, e) / len(e))",
         "the climb's gradient is not that of its value",
         f"{SAA} -k 'finds_a_gaussian'",
     ),

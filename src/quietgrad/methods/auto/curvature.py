@@ -40,6 +40,8 @@ REMEMBERED = 4
 # Nats that a step may promise then, in all and for each coordinate. In one coordinate, 0.03 nats are a
 # quarter of an sd.
 PROMISE, PROMISE_EACH = 0.02, 0.005
+# The share of a gain worth going on for that a climb at rest may leave.
+AT_REST = 0.5
 # How often, at most, two whole steps follow a slope that remains.
 FOLLOWED = 16
 
@@ -145,7 +147,7 @@ def _refined(
         assert isinstance(best.q, FitsQuadratic)
         with recorder.clock.phase(OPTIMISE):
             left = expected_gain(points, best.q, rng, best.precision)
-        if left.nats <= max(PROMISE + PROMISE_EACH * best.q.dim, 2 * left.error):
+        if left.nats <= max(_little(best.q), 2 * left.error):
             break
     with recorder.clock.phase(OPTIMISE):
         gained, error = _compared(points, best.q, before.q, rng)
@@ -155,6 +157,11 @@ def _refined(
             left = expected_gain(points, best.q, rng, best.precision)
     recorder.choose(Answer(best.q, best.steps, best.terms))
     return best, left
+
+
+def _little(q: AbstractFamily) -> float:
+    """Nats that may be left at the end of Newton steps, or of a climb."""
+    return PROMISE + PROMISE_EACH * q.dim
 
 
 def _compared(
@@ -193,7 +200,7 @@ def nothing_left(run: Runner, points: Points, answer: Answer) -> Ending | None:
     What a climb at fixed draws can be wrong about is these draws.
     """
     left = what_is_left(run, answer.q, points)
-    if left is None or not left.below(run.gain):
+    if left is None or not left.below(min(AT_REST * run.gain, _little(answer.q))):
         return None
     numbers = {"left": left.nats, "left_error": left.error}
     run.note("climb stop", answer.step, run.first(answer.q), float("nan"), **numbers)

@@ -1,4 +1,4 @@
-"""Sample average approximation: L-BFGS on the mean-field ELBO at fixed quasi-random draws.
+"""Sample average approximation: L-BFGS on the mean-field ELBO at fixed draws.
 
 At fixed draws the ELBO is a smooth function that a quasi-Newton method climbs in few steps. It is only
 an approximation, which more iterations overfit: the judge's draws decide when to stop and what to keep.

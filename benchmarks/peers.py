@@ -79,7 +79,7 @@ def plan(given: argparse.Namespace) -> list[Row]:
     """All runs, tools taking turns within a repetition."""
     from contenders import REGISTRY
 
-    limit = QUICK_LIMIT if given.quick else LIMIT
+    limit = given.limit or (QUICK_LIMIT if given.quick else LIMIT)
     rows = [
         {"task": task, "family": family, "tool": tool, "rate": rate, "seed": seed, "limit": limit}
         for task, family in itertools.product(given.tasks, given.families)
@@ -187,6 +187,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=None)
     parser.add_argument("--quick", action="store_true", help="two models, one repetition, one rate")
     parser.add_argument("--write", action="store_true", help="put the table into the documentation")
+    parser.add_argument("--limit", type=float, help="seconds of a stochastic run, cold and warm each")
     parser.add_argument("--all-rates", action="store_true", help="every rate in every repetition")
     parser.add_argument("--table", action="store_true", help="run nothing")
     parser.add_argument("--only", help=argparse.SUPPRESS)

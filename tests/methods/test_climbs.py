@@ -62,3 +62,19 @@ def test_a_network_does_not_end_where_all_its_weights_are_noise():
             key=jr.key(seed),
         )
         assert result.elbo > NOTHING + 40, seed
+
+
+def test_a_start_that_is_close_to_the_answer_is_not_drawn_in(target):
+    """A fit that goes on from another one's answer begins where that ended."""
+    best = qg.MeanField(jnp.ones(DIM), jnp.log(SCALES))
+    result = qg.fit(target, best, key=jr.key(0))
+    assert abs(result.history["elbo"][0] - EVIDENCE) < 0.5
+    assert min(result.history["elbo"]) > EVIDENCE - 0.5
+    np.testing.assert_allclose(np.exp(result.q.log_std), SCALES, rtol=0.01)
+
+
+def test_an_ending_is_held_against_the_start_that_was_given(target):
+    wide = qg.MeanField(jnp.zeros(DIM), jnp.full(DIM, 3.0))
+    result = qg.fit(target, wide, key=jr.key(0))
+    first = qg.fit(target, wide, method=qg.Sgd(steps=1), key=jr.key(0)).history["elbo"][0]
+    assert abs(result.history["elbo"][0] / first - 1) < 0.1

@@ -28,7 +28,7 @@ from .finish import finish
 from .ladder import ladder, up
 from .scouting import scout_climbs, scout_modes
 from .stage import Runner
-from .starts import compete, drawn_in
+from .starts import compete
 
 # Minibatch fits climb on this many rows.
 CLIMB_ROWS = 256
@@ -183,11 +183,13 @@ class Auto(AbstractMethod):
         if not self.fixed_draws:
             at = run.begin(run.recorder.look(start, 0), "mean-field")
             return explore(run, at, start.advice.explore_rate, self.steps)[0].answer, False
-        if run.problem.first is None and not worth_newton(run, points, start):
-            start = drawn_in(start)
-        how = Climb(gain=run.gain)
+        # A start that was found to lead somewhere is as wide as it should be.
+        wide = run.problem.first is None and not worth_newton(run, points, start)
         found = run.recorder.stage(
-            "starts", lambda: compete(points, start, run.recorder, how, ahead=ahead)
+            "starts",
+            lambda: compete(
+                points, start, run.recorder, Climb(gain=run.gain), ahead=ahead, draw_in=wide
+            ),
         )
         others = "".join(f"; {name} led to {elbo:.2f}" for name, elbo in found.others.items())
         numbers = {"elbo": found.answer.terms.elbo, "start": found.name, "others": others}

@@ -19,7 +19,7 @@ from ...points import Points
 from ...recorder import Answer, Recorder
 from ..method import Scouted
 from ..mode import ITERATIONS, MEMORY, loss_of, settled
-from .starts import around_mode, drawn_in
+from .starts import around_mode, narrower
 
 # Pairs of fixed draws, and iterations, of a climb that only has to tell where it is going.
 PAIRS, CLIMB_ITERATIONS = 4, 60
@@ -59,7 +59,7 @@ def scout_modes(
 
 def scout_climbs(points: Points, starts: Sequence[MeanField], recorder: Recorder) -> list[Scouted]:
     """Where each start leads at the same few draws, and the judge's opinion of it."""
-    starts = [drawn_in(start) for start in starts]
+    starts = [narrower(start) for start in starts]
     first = starts[0]
     e = levelled_pairs(first.base, PAIRS, first.dim, recorder.rng("scouts"))
     x = np.stack([np.concatenate([np.asarray(s.loc, float), s.log_std]) for s in starts])

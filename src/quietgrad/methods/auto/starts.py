@@ -15,6 +15,7 @@ import numpy as np
 from ...clock import OPTIMISE
 from ...families import FitsQuadratic, MeanField
 from ...host_draws import levelled_pairs
+from ...judging import paired
 from ...points import Points
 from ...recorder import Answer, Recorder
 from ..finite_start import NARROW, finite_start
@@ -46,14 +47,22 @@ class Found(NamedTuple):
 
 
 def compete(
-    points: Points, start: MeanField, recorder: Recorder, how: Climb, *, ahead: Curved | None = None
+    points: Points,
+    start: MeanField,
+    recorder: Recorder,
+    how: Climb,
+    *,
+    ahead: Curved | None = None,
+    draw_in: bool = False,
 ) -> Found:
     """Climb from the start, and from a narrow one where that went badly, and keep the better one.
 
-    `ahead` is where Newton steps from the mode led: a rival, if it is of the same family.
+    `ahead` is where Newton steps from the mode led: a rival, if it is of the same family. With `draw_in`
+    the start may be narrower than what was given.
     """
     rng = recorder.rng("starts")
     start = finite_start(points, start, rng, recorder)
+    start = _drawn_in(start, recorder) if draw_in else start
     pairs = max(LEAST_PAIRS, min(DRAWS // 2, NUMBERS // (2 * start.dim)))
     e = levelled_pairs(start.base, pairs, start.dim, rng)
     if ahead is not None:
@@ -74,13 +83,22 @@ def compete(
     return Found(answer, winner, others, second.steps, best.rested)
 
 
-def drawn_in(start: MeanField) -> MeanField:
+def narrower(start: MeanField) -> MeanField:
     """The start of a climb among many coordinates: narrower, because their noise adds up.
 
     A wide start of a network spends most of its climb on getting narrow, and may end where all
     weights are noise.
     """
     return MeanField.of(np.asarray(start.loc), np.asarray(start.log_std) - DRAWN_IN, start)
+
+
+def _drawn_in(start: MeanField, recorder: Recorder) -> MeanField:
+    """The narrower start, unless the judge finds it worse, as one that is close to the answer."""
+    # An ending is held against the family's own start.
+    own, inner = recorder.look(start, 0), narrower(start)
+    with recorder.clock.phase(OPTIMISE):
+        gained, _ = paired(recorder.terms(inner), own.terms)
+    return inner if gained > 0 else start
 
 
 def around_mode(q: FitsQuadratic, mode: Mode, recorder: Recorder) -> Curved | None:

@@ -10,6 +10,7 @@ from subjects import family
 from quietgrad import families
 from quietgrad.bases import StudentT
 from quietgrad.families import LowRank, MeanField
+from quietgrad.families.low_rank import FACTOR_LOSS
 
 DIM = 5
 CONTAINED = {
@@ -88,3 +89,14 @@ def test_equal_seeds_make_equal_starts():
     first, again, other = (q.start_from(solution, key=jr.key(s)) for s in (0, 0, 1))
     np.testing.assert_array_equal(first.factor, again.factor)
     assert np.any(first.factor != other.factor)
+
+
+@pytest.mark.parametrize("dim", [10, 600])
+def test_random_factors_cost_next_to_nothing(dim, key):
+    """KL(start || solution): in hundreds of coordinates factors of a fixed size would cost nats."""
+    solution = MeanField(jnp.zeros(dim), jnp.zeros(dim))
+    start = family("low-rank", dim).start_from(solution, key=key)
+    extra = start.factor @ start.factor.T
+    spread = jnp.linalg.slogdet(jnp.eye(extra.shape[0]) + extra)[1]
+    cost = 0.5 * (jnp.trace(extra) - spread)
+    assert 0 < cost < 2 * FACTOR_LOSS

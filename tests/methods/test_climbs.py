@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import quietgrad as qg
-from quietgrad.methods.auto import starts
+from quietgrad.methods.auto import auto, starts
 from quietgrad.methods.auto.curvature import CURVED_MEAN_FIELD
 
 DIM = CURVED_MEAN_FIELD + 6
@@ -64,6 +64,13 @@ def test_a_network_does_not_end_where_all_its_weights_are_noise():
         assert result.elbo > NOTHING + 40, seed
 
 
+@pytest.fixture
+def few(monkeypatch):
+    """So few coordinates are many."""
+    monkeypatch.setattr(auto, "MANY", DIM - 1)
+
+
+@pytest.mark.usefixtures("few")
 def test_a_start_that_is_close_to_the_answer_is_not_drawn_in(target):
     """A fit that goes on from another one's answer begins where that ended."""
     best = qg.MeanField(jnp.ones(DIM), jnp.log(SCALES))
@@ -73,6 +80,7 @@ def test_a_start_that_is_close_to_the_answer_is_not_drawn_in(target):
     np.testing.assert_allclose(np.exp(result.q.log_std), SCALES, rtol=0.01)
 
 
+@pytest.mark.usefixtures("few")
 def test_an_ending_is_held_against_the_start_that_was_given(target):
     wide = qg.MeanField(jnp.zeros(DIM), jnp.full(DIM, 3.0))
     result = qg.fit(target, wide, key=jr.key(0))

@@ -53,6 +53,22 @@ def test_iterates_that_only_overfit_the_draws_are_not_kept():
     assert judged.terms.elbo == max(recorder.history.column("elbo"))
 
 
+def test_a_climb_knows_by_how_much_its_draws_are_overfitted(gaussian):
+    """Four draws for 40 coordinates are, many for three are not; that may end a climb."""
+    x = jr.normal(jr.key(5), (60, 40))
+    target = qg.Target.from_logdensity(
+        lambda z: -jnp.sum(jnp.logaddexp(0.0, -(x @ z))) - 0.005 * z @ z, dim=40
+    )
+    literal, _ = climbed(target, 4, Climb(patience=50, judged_by_fresh=False), dim=40)
+    assert literal.overfit > 2 * literal.terms.error + 10
+    many, _ = climbed(gaussian, 512)
+    assert abs(many.overfit) < 0.1 + 5 * many.terms.error
+    usual, _ = climbed(target, 16, Climb(), dim=40)
+    sooner, _ = climbed(target, 16, Climb(overfit=0.25), dim=40)
+    assert sooner.rested
+    assert sooner.steps < usual.steps
+
+
 def test_a_climb_that_cannot_catch_up_gives_way_to_its_rival(gaussian):
     """On a ridge that takes hundreds of iterations, a million nats below the rival."""
     full, _ = climbed(gaussian, 32)

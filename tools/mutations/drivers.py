@@ -23,15 +23,16 @@ METHODS = [
     Mutant(
         "a climb at rest is believed without fresh draws",
         "methods/auto/curvature.py",
-        "    if left is None or not left.below(min(AT_REST * run.gain, _little(answer.q))):",
-        "    if left is None:",
+        "        if left is None or left.nats - 2 * left.error > little:\n            return None\n"
+        "        if left.below(little):",
+        "        if left is None:\n            return None\n        if True:",
         "what fixed draws got wrong stays in the answer",
         CLIMBS,
     ),
     Mutant(
         "climbs of networks start wide",
         "methods/auto/starts.py",
-        "DRAWN_IN = 2.5",
+        "DRAWN_IN = 3.0",
         "DRAWN_IN = 0.0",
         "they end where all weights are noise",
         CLIMBS,

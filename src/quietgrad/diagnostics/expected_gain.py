@@ -42,13 +42,14 @@ def expected_gain(
     precision: Float[np.ndarray, "dim dim"] | None = None,
     *,
     groups: int = GROUPS,
+    pairs: int = PAIRS,
 ) -> ExpectedGain:
     """From fresh draws of q. `precision` is the target's; the inverse of q's covariance by default, and
     where the target has none: an improper one is flat in some direction."""
     root = None if precision is None else _root(precision)
     whitened = []
     for _ in range(groups):
-        e = spread_pairs(q.base, PAIRS, q.base_dim, rng)
+        e = spread_pairs(q.base, pairs, q.base_dim, rng)
         _, slope = points(q.host_transport(e))
         if not np.all(np.isfinite(slope)):
             return ExpectedGain(math.inf, 0.0)

@@ -27,8 +27,9 @@ from .family import AbstractFamily
 from .fits_quadratic import FitsQuadratic
 from .mean_field import MeanField
 
-# Factors start this large, relative to the scales: zero would be a stationary point.
-FACTOR_NOISE = 0.05
+# Factors start at most this large, relative to the scales, because zero would be a stationary point; and
+# as small as to cost no more than so many nats.
+FACTOR_NOISE, FACTOR_LOSS = 0.05, 0.1
 
 
 class LowRank(FitsQuadratic, HasEntropy, HasDiagonalScale):
@@ -92,7 +93,10 @@ class LowRank(FitsQuadratic, HasEntropy, HasDiagonalScale):
         """The mean-field member with small random factors."""
         assert isinstance(other, MeanField)
         noise = jr.normal(key, self.factor.shape, self.factor.dtype)
-        factor = FACTOR_NOISE * jnp.exp(other.log_std)[None, :] * noise
+        rank, dim = self.factor.shape
+        # Random factors of size s cost about rank (dim s^2)^2 / 4 nats.
+        size = min(FACTOR_NOISE, (4 * FACTOR_LOSS / (rank * dim**2)) ** 0.25)
+        factor = size * jnp.exp(other.log_std)[None, :] * noise
         return LowRank(loc=other.loc, log_std=other.log_std, factor=factor)
 
     def transport(self, e: Float[Array, " base"]) -> Float[Array, " dim"]:

@@ -20,7 +20,7 @@ from ..recorder import Answer, Recorder
 
 # Iterations between two looks of the judge: at first, and at most while a piece gains so many times
 # what is worth going on for.
-PIECE, MOST_PIECE, GROWTH, PLENTY = 10, 20, 1.5, 10
+PIECE, MOST_PIECE, GROWTH, PLENTY = 10, 20, 1.5, 20
 # A climb with a rival goes on for this many pieces, and while the gap is this many of its last gains.
 LEAST_PIECES, CATCHING_UP = 3, 10
 # Numbers that the memory of L-BFGS may hold.
@@ -28,21 +28,30 @@ MEMORY, MEMORY_NUMBERS = 50, 2**22
 
 
 class Climbed(NamedTuple):
-    """Where a climb ended: its best member, its terms, the iterations, and whether it came to rest."""
+    """Where a climb ended: its best member, its terms, the iterations, and whether it came to rest.
+
+    `overfit` is by how many nats the ELBO at the fixed draws was above that at the judge's.
+    """
 
     q: MeanField
     terms: Terms
     steps: int
     rested: bool
+    overfit: float = 0.0
 
 
 class Climb(NamedTuple):
-    """How long to climb: until `patience` pieces gain less than `gain` nats, or `iterations`."""
+    """How long to climb: until `patience` pieces gain less than `gain` nats, or `iterations`.
+
+    A piece must also gain `overfit` times what the fixed draws are overfitted by, or it is the last: the
+    more that is, the more there is to gain elsewhere.
+    """
 
     gain: float = 0.5
     patience: int = 2
     iterations: int = 500
     judged_by_fresh: bool = True
+    overfit: float = 0.0
 
 
 def climb(
@@ -68,6 +77,7 @@ def climb(
         best = Climbed(start, recorder.terms(start), step, rested=False)
     recorder.tell_better(Answer(best.q, step, best.terms), rival, step)
     iterates = minimise(FixedElbo(points, e), x, memory=memory)
+    entropy = -float(np.sum(start.base.host_log_prob(e))) / len(e)
     waited, done, length = 0, 0, PIECE
     while waited < how.patience and done < how.iterations:
         with recorder.clock.phase(OPTIMISE):
@@ -82,11 +92,15 @@ def climb(
             q = MeanField.of(loc, log_std, start)
             terms = recorder.terms(q)
             gain, error = paired(terms, best.terms)
-        waited = 0 if gain > 2 * error + how.gain else waited + 1
-        plenty = gain > PLENTY * how.gain
+        overfit = entropy - piece[-1].value - terms.elbo
+        enough = max(how.gain, how.overfit * (overfit - 2 * terms.error))
+        # Draws that are overfitted have nothing more to say.
+        slow = how.patience if enough > how.gain else waited + 1
+        waited = 0 if gain > 2 * error + enough else slow
+        plenty = gain > PLENTY * enough
         length = min(MOST_PIECE, int(GROWTH * length)) if plenty else PIECE
         if gain > 0 or not how.judged_by_fresh:
-            best = Climbed(q, terms, step + done, rested=False)
+            best = Climbed(q, terms, step + done, rested=False, overfit=overfit)
         recorder.tell_better(Answer(best.q, step + done, best.terms), rival, step + done)
         if rival is not None and give_up and done >= LEAST_PIECES * PIECE:
             behind, _ = paired(rival.terms, best.terms)

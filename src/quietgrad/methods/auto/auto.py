@@ -37,6 +37,10 @@ COARSE = 5.0
 # Where Newton steps from the mode rest and q is that close to the posterior, by its own draws, in nats,
 # no other start is tried.
 CONCLUSIVE = 1.0
+# Of what fixed draws are overfitted by, the share that more iterations must gain.
+OVERFITTED = 0.25
+# Coordinates above which the noise of a wide start is more than a climb should start with.
+MANY = 256
 # Nats for each coordinate that are worth going on for: a mean that is 0.014 sds off costs so many.
 GAIN_EACH = 1e-4
 
@@ -184,12 +188,14 @@ class Auto(AbstractMethod):
             at = run.begin(run.recorder.look(start, 0), "mean-field")
             return explore(run, at, start.advice.explore_rate, self.steps)[0].answer, False
         # A start that was found to lead somewhere is as wide as it should be.
-        wide = run.problem.first is None and not worth_newton(run, points, start)
+        wide = run.problem.first is None and start.dim > MANY
+        how = Climb(gain=run.gain)
+        if not worth_newton(run, points, start):
+            # Annealed steps follow where draws mislead, and cost less than another look.
+            how = how._replace(overfit=OVERFITTED)
         found = run.recorder.stage(
             "starts",
-            lambda: compete(
-                points, start, run.recorder, Climb(gain=run.gain), ahead=ahead, draw_in=wide
-            ),
+            lambda: compete(points, start, run.recorder, how, ahead=ahead, draw_in=wide),
         )
         others = "".join(f"; {name} led to {elbo:.2f}" for name, elbo in found.others.items())
         numbers = {"elbo": found.answer.terms.elbo, "start": found.name, "others": others}
@@ -209,7 +215,7 @@ class Auto(AbstractMethod):
         names = {"family": type(q).__name__, "simpler": type(answer.q).__name__}
         numbers = {"elbo": answer.terms.elbo, **names}
         run.note("embed", answer.step, run.first(inside), float("nan"), **numbers)
-        return Answer(inside, answer.step, terms)
+        return run.recorder.tell(inside, answer.step, terms)
 
     def _rates(self, q: AbstractFamily, *, near: bool) -> tuple[float, float]:
         """The first rate of annealing, and what successful rounds may raise it to."""

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from ...clock import OPTIMISE
-from ...diagnostics.expected_gain import ExpectedGain, conclusive_gain, expected_gain
+from ...diagnostics.expected_gain import PAIRS, ExpectedGain, conclusive_gain, expected_gain
 from ...families import AbstractFamily, FitsQuadratic, HasMoments
 from ...host_draws import spread_pairs
 from ...judging import Terms, paired
@@ -40,8 +40,9 @@ REMEMBERED = 4
 # Nats that a step may promise then, in all and for each coordinate. In one coordinate, 0.03 nats are a
 # quarter of an sd.
 PROMISE, PROMISE_EACH = 0.02, 0.005
-# The share of a gain worth going on for that a climb at rest may leave.
-AT_REST = 0.5
+# The share of a gain worth going on for that a climb at rest may leave, and the pairs of draws in a
+# group that are asked first.
+AT_REST, FEW_PAIRS = 0.5, 16
 # How often, at most, two whole steps follow a slope that remains.
 FOLLOWED = 16
 
@@ -180,7 +181,9 @@ def _compared(
     return paired(terms(a), terms(b))
 
 
-def what_is_left(run: Runner, q: AbstractFamily, points: Points | None) -> ExpectedGain | None:
+def what_is_left(
+    run: Runner, q: AbstractFamily, points: Points | None, pairs: int = PAIRS
+) -> ExpectedGain | None:
     """What a Newton step would still gain, where that can be known: Gaussians on all rows."""
     if points is None or run.problem.batch_size is not None:
         return None
@@ -189,7 +192,7 @@ def what_is_left(run: Runner, q: AbstractFamily, points: Points | None) -> Expec
 
     def look() -> ExpectedGain:
         with run.recorder.clock.phase(OPTIMISE):
-            return expected_gain(points, q, run.recorder.rng("left"))
+            return expected_gain(points, q, run.recorder.rng("left"), pairs=pairs)
 
     return run.recorder.stage("left", look)
 
@@ -199,12 +202,16 @@ def nothing_left(run: Runner, points: Points, answer: Answer) -> Ending | None:
 
     What a climb at fixed draws can be wrong about is these draws.
     """
-    left = what_is_left(run, answer.q, points)
-    if left is None or not left.below(min(AT_REST * run.gain, _little(answer.q))):
-        return None
-    numbers = {"left": left.nats, "left_error": left.error}
-    run.note("climb stop", answer.step, run.first(answer.q), float("nan"), **numbers)
-    return Status.CONVERGED, promise(left)
+    little = min(AT_REST * run.gain, _little(answer.q))
+    for pairs in (FEW_PAIRS, PAIRS):
+        left = what_is_left(run, answer.q, points, pairs)
+        if left is None or left.nats - 2 * left.error > little:
+            return None
+        if left.below(little):
+            numbers = {"left": left.nats, "left_error": left.error}
+            run.note("climb stop", answer.step, run.first(answer.q), float("nan"), **numbers)
+            return Status.CONVERGED, promise(left)
+    return None
 
 
 def promise(left: ExpectedGain) -> str:

@@ -27,7 +27,9 @@ from ..newton import Curved
 DRAWS, LEAST_PAIRS, NUMBERS = 32, 2, 2**20
 OWN = "the family's own start"
 # Logarithm of the factor by which it is narrower where coordinates are many.
-DRAWN_IN = 2.5
+DRAWN_IN = 3.0
+# Nats by which the ELBO at a climb's own draws may be too high where it rests.
+OVERFIT = 2.0
 # A climb that ends with a larger error of its ELBO has draws where the density explodes.
 SURE = 10.0
 # How often a start around the mode is narrowed, each time by half, until its ELBO is finite.
@@ -36,7 +38,7 @@ NARROWINGS = 6
 
 class Found(NamedTuple):
     """The winner, which start it came from, what the others reached, the iterations of all, and whether
-    the winner's climb came to rest.
+    the winner rests at what may be the top.
     """
 
     answer: Answer
@@ -69,10 +71,12 @@ def compete(
         rival, alike = Answer(ahead.q, ahead.steps, ahead.terms), type(ahead.q) is type(start)
         first = climb(points, start, e, how, recorder, step=ahead.steps, rival=rival, give_up=alike)
         others = {"Newton steps from the mode": ahead.terms.elbo}
-        return Found(Answer(first.q, first.steps, first.terms), OWN, others, first.steps, first.rested)
+        return Found(
+            Answer(first.q, first.steps, first.terms), OWN, others, first.steps, _at_rest(first)
+        )
     first = climb(points, start, e, how, recorder)
     if first.terms.error < SURE:
-        return Found(Answer(first.q, first.steps, first.terms), OWN, {}, first.steps, first.rested)
+        return Found(Answer(first.q, first.steps, first.terms), OWN, {}, first.steps, _at_rest(first))
     rival = Answer(first.q, first.steps, first.terms)
     second = climb(points, _narrow(start), e, how, recorder, step=first.steps, rival=rival)
     found = {OWN: first, "a narrow start": second}
@@ -80,7 +84,7 @@ def compete(
     best = found[winner]
     others = {n: c.terms.elbo for n, c in found.items() if n != winner}
     answer = Answer(best.q, second.steps, best.terms)
-    return Found(answer, winner, others, second.steps, best.rested)
+    return Found(answer, winner, others, second.steps, _at_rest(best))
 
 
 def narrower(start: MeanField) -> MeanField:
@@ -114,6 +118,11 @@ def around_mode(q: FitsQuadratic, mode: Mode, recorder: Recorder) -> Curved | No
 
 def _narrow(start: MeanField) -> MeanField:
     return MeanField.of(np.asarray(start.loc), np.full(start.dim, NARROW), start)
+
+
+def _at_rest(climbed: Climbed) -> bool:
+    """Whether a climb rests where the draws it was made at have not clearly misled it."""
+    return climbed.rested and not climbed.overfit - 2 * climbed.terms.error > OVERFIT
 
 
 def _height(climbed: Climbed) -> float:

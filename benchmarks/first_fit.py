@@ -96,10 +96,12 @@ def in_fresh_process(*arguments: str) -> dict[str, Any]:
 
 
 def median(runs: list[dict[str, Any]]) -> dict[str, Any]:
-    """The run with the median wall clock of several, with those of all."""
+    """The run with the median wall clock of several, their median ELBO, and both of all."""
     middle = statistics.median_low(run["wall"] for run in runs)
     chosen = next(run for run in runs if run["wall"] == middle)
-    return chosen | {"walls": [run["wall"] for run in runs], "elbos": [run["elbo"] for run in runs]}
+    elbos = [run["elbo"] for run in runs]
+    own = {"walls": [run["wall"] for run in runs], "elbos": elbos, "elbo": statistics.median(elbos)}
+    return chosen | own
 
 
 def markdown(rows: list[dict[str, Any]]) -> str:

@@ -35,9 +35,9 @@ WORK = 2**26
 LEAST_PAIRS = 8
 # Base dimensions above which draws are made on the device, a pair at a time.
 HELD = 2**14
-# Rows times dimensions up to which values come from the program that has the gradients too. Beyond,
-# gradients that nobody asked for cost more than it takes to compile a program of values alone.
-SHARED = 2**18
+# Rows times dimensions, and dimensions, up to which values come from the program that has the gradients
+# too. Beyond, gradients that nobody asked for cost more than it takes to compile a program of values alone.
+SHARED, SHARED_DIM = 2**18, 2**15
 # Blocks of draws that are kept.
 KINDS = 4
 
@@ -138,7 +138,7 @@ class Judge:
 
     def _points(self, dim: int, dtype: Any) -> Points | None:
         """The program that judging shares with fits, where it is of use."""
-        if self.rows is not None or dim * max(1, self.target.rows) > SHARED:
+        if self.rows is not None or dim > SHARED_DIM or dim * max(1, self.target.rows) > SHARED:
             return None
         if (dim, dtype) not in self._shared:
             points = Points(self.target, dtype)

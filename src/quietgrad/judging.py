@@ -36,7 +36,7 @@ LEAST_PAIRS = 8
 # Base dimensions above which draws are made on the device, a pair at a time.
 HELD = 2**14
 # Rows times dimensions, and dimensions, up to which values come from the program that has the gradients
-# too. Beyond, gradients that nobody asked for cost more than it takes to compile a program of values alone.
+# too. Beyond, gradients that nobody asked for cost more than to compile a program of values alone.
 SHARED, SHARED_DIM = 2**18, 2**15
 # Blocks of draws that are kept.
 KINDS = 4

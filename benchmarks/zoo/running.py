@@ -77,7 +77,9 @@ def _lines(model: str, jobs: list[tuple[str, int]], *, cold: bool) -> Iterator[R
         process.kill()
     reader.join(timeout=10)
     if ready < len(jobs):
-        yield f"not ready after {LIMIT:.0f} s" if late else "".join(said).strip()[-400:] or "it died"
+        # The last line names the error; those above it, places on one machine.
+        last = "".join(said).strip().split("\n")[-1]
+        yield f"not ready after {LIMIT:.0f} s" if late else last[-400:] or "it died"
 
 
 def failed(model: str, tool: str, seed: int, fault: str) -> Row:

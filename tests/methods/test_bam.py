@@ -7,6 +7,7 @@ import pytest
 
 import quietgrad as qg
 from quietgrad.judging import Judge
+from quietgrad.methods import bam
 from quietgrad.methods.bam import matched
 
 DIM = 3
@@ -67,3 +68,21 @@ def test_a_wall_is_met_with_a_narrower_q():
     )
     result = qg.fit(target, "full-rank", method=qg.Bam(iterations=200), key=jr.key(0))
     np.testing.assert_allclose(np.sqrt(result.q.variance()), 0.25, rtol=0.2)
+
+
+def test_a_covariance_without_a_root_ends_the_fit_and_loses_nothing(monkeypatch):
+    """As on a horseshoe, where an eigenvalue solver gave up and the fit with it."""
+    calls = []
+
+    def gives_up(*given):
+        calls.append(1)
+        if len(calls) > 30:
+            raise np.linalg.LinAlgError("Eigenvalues did not converge")
+        return matched(*given)
+
+    monkeypatch.setattr(bam, "matched", gives_up)
+    target = qg.Target.from_logdensity(lambda z: -0.5 * jnp.sum(z**2), dim=2)
+    result = qg.fit(target, "full-rank", method="bam", key=jr.key(0))
+    assert result.status is qg.Status.NON_FINITE
+    assert "ill-conditioned" in result.explain()
+    assert np.isfinite(result.elbo)

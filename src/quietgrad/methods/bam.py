@@ -31,6 +31,7 @@ MODE_ITERATIONS = 60
 WORTH = 0.5
 # A batch with non-finite gradients makes q narrower by this factor; so often in a row is the end.
 NARROWER, MOST_NARROWINGS = 0.3, 12
+SINGULAR = "the covariance of q became so ill-conditioned that it has no root; try method 'auto'"
 LOST = "gradients at the draws of q were not finite however narrow q became; try method 'auto'"
 
 
@@ -90,13 +91,16 @@ class Bam(AbstractMethod):
         while done < self.iterations and waited < PATIENCE:
             last = min(done + PIECE, self.iterations)
             with recorder.clock.phase(OPTIMISE):
-                for t in range(done, last):
-                    moved = self._iterate(points, mean, covariance, t, rng)
-                    recorder.check()
-                    if moved is None:
-                        return Status.NON_FINITE, LOST
-                    mean, covariance = moved
-                member = _member(q, mean, covariance)
+                try:
+                    for t in range(done, last):
+                        moved = self._iterate(points, mean, covariance, t, rng)
+                        recorder.check()
+                        if moved is None:
+                            return Status.NON_FINITE, LOST
+                        mean, covariance = moved
+                    member = _member(q, mean, covariance)
+                except np.linalg.LinAlgError:
+                    return Status.NON_FINITE, SINGULAR
                 found = Answer(member, answer.step + last, recorder.terms(member))
             gained, error = paired(found.terms, recorder.best.terms)
             recorder.tell(found.q, found.step, found.terms)

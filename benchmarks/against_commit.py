@@ -14,7 +14,6 @@ the whole warm fit, with everything, is printed beside it.
 import argparse
 import json
 import math
-import os
 import statistics
 import subprocess
 import sys
@@ -24,9 +23,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from checkouts import COMMIT, both, importing
 
 HERE = Path(__file__).parent
-COMMIT = "321b8d4"
 TASKS = ("frisk", "counts", "breast-cancer", "a1a", "diabetes", "redwine")
 FAMILIES = {"mean-field": "MeanField", "low-rank": "LowRank", "full-rank": "FullRank"}
 # A full-rank Gaussian of a network has two hundred thousand parameters.
@@ -121,9 +120,8 @@ def judged(task_name: str, family: str, folders: list[Path]) -> None:
 
 def in_process(tree: Path, *arguments: str) -> None:
     """This script in a fresh process that imports quietgrad from a tree."""
-    env = os.environ | {"PYTHONPATH": str(tree / "src"), "JAX_ENABLE_COMPILATION_CACHE": "false"}
     call = [sys.executable, __file__, *arguments]
-    done = subprocess.run(call, env=env, capture_output=True, text=True, check=False)
+    done = subprocess.run(call, env=importing(tree), capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(f"{' '.join(arguments)} failed in {tree}:\n{done.stderr}")
 
@@ -190,21 +188,14 @@ def main() -> None:
     from timing import save
 
     rows = []
-    with tempfile.TemporaryDirectory() as scratch:
-        old = Path(scratch) / "old"
-        git = ["git", "-C", str(HERE.parent), "worktree"]
-        subprocess.run([*git, "add", "--detach", str(old), given.commit], check=True)
-        try:
-            for task in given.tasks:
-                for family in given.families:
-                    if (task, family) not in LEFT_OUT:
-                        trees = {"old": old, "new": HERE.parent}
-                        row = compared(task, family, trees, given.starts, Path(scratch))
-                        rows.append({"commit": given.commit, **row})
-                        print(line(row), flush=True)
-                        save(given.name, rows)
-        finally:
-            subprocess.run([*git, "remove", "--force", str(old)], check=True)
+    with both(given.commit) as trees, tempfile.TemporaryDirectory() as scratch:
+        for task in given.tasks:
+            for family in given.families:
+                if (task, family) not in LEFT_OUT:
+                    row = compared(task, family, trees, given.starts, Path(scratch))
+                    rows.append({"commit": given.commit, **row})
+                    print(line(row), flush=True)
+                    save(given.name, rows)
     return None
 
 

@@ -1,6 +1,7 @@
 """Large models and data: seconds and peak memory, each case in a process of its own.
 
-`python benchmarks/large.py` runs all cases, `--only NAME ...` some of them. The bounds are those of a
+`python benchmarks/large.py` runs all cases, `--only NAME ...` some of them; the rows are in
+results/large.json, and `--write` puts them into docs/benchmarks.md. The bounds are those of a
 two-core machine that has nothing else to do. The file of ten million rows is written to a temporary
 folder (or to `--folder`) and takes 840 MB.
 """
@@ -14,6 +15,12 @@ import tempfile
 import time
 from pathlib import Path
 
+from pages import BENCHMARKS, publish
+from timing import RESULTS, save
+
+from quietgrad.environment import environment
+
+INPUTS = 20
 # Seconds and gigabytes that a case may take; None where no bound is set.
 CASES = {
     "d1e6-quiet-500-steps": (60, 2.0),
@@ -22,7 +29,13 @@ CASES = {
     "rows2e6-auto": (25, None),
     "rows1e7-memory-map": (None, 2.0),
 }
-INPUTS = 20
+MEANING = {
+    "d1e6-quiet-500-steps": "d = 10⁶, mean-field, 500 `quiet` steps and their evaluation",
+    "d1e5-auto": "d = 10⁵, mean-field, `auto`",
+    "d1e5-low-rank-quiet-500-steps": "d = 10⁵, low-rank, 500 `quiet` steps and their evaluation",
+    "rows2e6-auto": f"2·10⁶ rows, {INPUTS} inputs, batches of 256, `auto`",
+    "rows1e7-memory-map": "10⁷ rows of a memory map, batches of 256, `auto`",
+}
 
 
 def separable(dim):
@@ -127,11 +140,28 @@ def run(name, folder):
     return {**row, "status": str(result.status), "evaluation": result.evaluation}
 
 
+def read():
+    """The rows that are stored."""
+    stored = RESULTS / "large.json"
+    return json.loads(stored.read_text())["rows"] if stored.exists() else []
+
+
+def table(rows):
+    """A line for each case, with its bounds."""
+    lines = ["| | seconds | GB | bound |", "|---|---|---|---|"]
+    for row in rows:
+        bounds = zip(CASES[row["case"]], ("s", "GB"), strict=True)
+        most = ", ".join(f"{most:g} {unit}" for most, unit in bounds if most)
+        cells = [MEANING[row["case"]], f"{row['seconds']:.1f}", f"{row['gigabytes']:.2f}", most]
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="+", choices=CASES, default=list(CASES))
     parser.add_argument("--folder", default=None, help="where the file of ten million rows is kept")
-    parser.add_argument("--json", type=Path, default=None)
+    parser.add_argument("--write", action="store_true", help="put the table into the documentation")
     parser.add_argument("--case", choices=CASES, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.case:
@@ -152,7 +182,7 @@ def main():
             if done.returncode:
                 print(f"{name}: failed\n{done.stderr}", file=sys.stderr)
                 return 1
-            row = json.loads(done.stdout.splitlines()[-1])
+            row = {"commit": environment()["commit"], **json.loads(done.stdout.splitlines()[-1])}
             rows.append(row)
             bounds = zip(("seconds", "gigabytes"), CASES[name], strict=True)
             over = [f"{what} above {most}" for what, most in bounds if most and row[what] > most]
@@ -161,14 +191,11 @@ def main():
                 f"  ELBO {row['elbo']:.1f} ± {row['error']:.1f}  {'; '.join(over)}",
                 flush=True,
             )
-    if given.json is not None:
-        from quietgrad.environment import environment
-
-        # Cases that were not run now stay as they were.
-        stored = json.loads(given.json.read_text())["cases"] if given.json.exists() else []
-        cases = {row["case"]: row for row in (*stored, *rows)}
-        about = {"cases": list(cases.values()), "environment": environment()}
-        given.json.write_text(json.dumps(about, indent=1) + "\n")
+    # Cases that were not run now stay as they were, with the commit that they are of.
+    cases = {row["case"]: row for row in (*read(), *rows)}
+    save("large", [cases[name] for name in CASES if name in cases])
+    if given.write:
+        publish("large", table(read()), BENCHMARKS)
     return 0
 
 

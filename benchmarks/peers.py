@@ -24,7 +24,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from pages import BENCHMARKS, publish
 from timing import save
+
+from quietgrad.environment import environment
 
 TASKS = ("breast-cancer", "counts", "diabetes", "frisk", "a1a", "redwine")
 QUICK = ("breast-cancer", "counts")
@@ -38,11 +41,6 @@ OURS = "quietgrad auto"
 DRAWS, MARGIN = 4096, 1.0
 ISOLATED = {"JAX_ENABLE_COMPILATION_CACHE": "false", "QUIETGRAD_COMPILED": "off"}
 HERE = Path(__file__).parent
-DOCS, BEGIN, END = (
-    HERE.parent / "docs" / "benchmarks.md",
-    "<!-- peers: begin -->\n",
-    "<!-- peers: end -->",
-)
 Row = dict[str, Any]
 
 
@@ -108,6 +106,7 @@ def in_fresh_process(row: Row) -> Row:
     """What this script prints when it is called for one row; a failure is a row too."""
     call = [sys.executable, __file__, "--only", json.dumps(row)]
     done = subprocess.run(call, env=os.environ | ISOLATED, capture_output=True, text=True, check=False)
+    row = row | {"commit": environment()["commit"]}
     if done.returncode:
         return row | {"failed": done.stderr.strip().splitlines()[-1][:300]}
     return row | json.loads(done.stdout.splitlines()[-1])
@@ -159,16 +158,13 @@ def table(rows: list[Row]) -> str:
     return "\n".join(lines)
 
 
-def write(rows: list[Row], command: str) -> None:
-    """Put the table between the two marks of the documentation."""
-    before, _, rest = DOCS.read_text().partition(BEGIN)
-    _, _, after = rest.partition(END)
-    repeats = 1 + max(row["seed"] for row in rows)
-    limit = max(row["limit"] for row in rows)
-    about = (
-        f"`{command}`, {repeats} repetition{'s' if repeats > 1 else ''}, at most {limit:.0f} s a run:"
+def about(rows: list[Row], command: str) -> str:
+    """How the table was made, for the documentation."""
+    repeats, limit = 1 + max(row["seed"] for row in rows), max(row["limit"] for row in rows)
+    again = (
+        f"what reached the mark in the first of {repeats} repetitions was repeated at its best rate, "
     )
-    DOCS.write_text(f"{before}{BEGIN}{about}\n\n{table(rows)}\n{END}{after}")
+    return f"`{command}`: {again if repeats > 1 else ''}at most {limit:.0f} s a run."
 
 
 def _grouped(rows: list[Row], *names: str) -> list[tuple[tuple[Any, ...], list[Row]]]:
@@ -231,7 +227,8 @@ def main() -> None:
             save(file, rows)
     print(table(rows))
     if given.write:
-        write(rows, f"python benchmarks/peers.py{' --quick' if given.quick else ''}")
+        command = f"python benchmarks/peers.py{' --quick' if given.quick else ''}"
+        publish("peers", [about(rows, command), "", *table(rows).splitlines()], BENCHMARKS)
 
 
 if __name__ == "__main__":

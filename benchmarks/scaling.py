@@ -6,6 +6,7 @@ way through the family and the optimiser. The exponent is the slope of log cost 
 sweep.
 
 Run from the repository, on a machine that does nothing else: python benchmarks/scaling.py [--quick]
+It writes results/scaling.json; --write runs nothing and puts the table into docs/benchmarks.md.
 """
 
 import argparse
@@ -20,7 +21,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from timing import save
+from pages import BENCHMARKS, publish
+from timing import RESULTS, save
 
 SWEEPS: dict[str, tuple[int, ...]] = {
     "dim": (100, 1_000, 10_000, 100_000, 1_000_000),
@@ -199,20 +201,27 @@ def exponent(rows: list[Row], column: str) -> float:
 
 def table(rows: list[Row]) -> str:
     """A line for each point, and the exponents of a sweep at its end."""
-    lines = ["| against | size | µs | drawing | evaluating | MB |", "|" + "---|" * 6]
+    lines = ["| against | size | µs | drawing | evaluating | the rest | MB |", "|" + "---|" * 7]
     for sweep in SWEEPS:
         mine = [row for row in rows if row["sweep"] == sweep]
         for row in mine:
             if "failed" in row:
-                lines.append(f"| {sweep} | {row['size']:,} | failed: {row['failed']} | | | |")
+                lines.append(f"| {sweep} | {row['size']:,} | failed: {row['failed']} | | | | |")
                 continue
-            shares = [f"{row[name]:.0%}" if name in row else "" for name in ("drawing", "evaluating")]
-            cells = [sweep, f"{row['size']:,}", f"{row['microseconds']:,.0f}", *shares]
+            cells = [sweep, f"{row['size']:,}", f"{row['microseconds']:,.0f}", *_shares(row)]
             lines.append("| " + " | ".join([*cells, f"{row['megabytes']:,}"]) + " |")
         slopes = [exponent(mine, column) for column in ("microseconds", "megabytes")]
         if mine and not any(map(math.isnan, slopes)):
-            lines.append(f"| {sweep} | exponent | {slopes[0]:.2f} | | | {slopes[1]:.2f} |")
+            lines.append(f"| {sweep} | exponent | {slopes[0]:.2f} | | | | {slopes[1]:.2f} |")
     return "\n".join(lines)
+
+
+def _shares(row: Row) -> list[str]:
+    """Of the parts in a step; together they take less time than each alone, so the rest can be none."""
+    if "drawing" not in row:
+        return ["", "", ""]
+    drawing, evaluating = row["drawing"], row["evaluating"]
+    return [f"{share:.0%}" for share in (drawing, evaluating, max(0.0, 1 - drawing - evaluating))]
 
 
 def main() -> None:
@@ -220,10 +229,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="without the largest sizes")
     parser.add_argument("--sweeps", nargs="+", default=list(SWEEPS))
+    parser.add_argument("--write", action="store_true", help="put the stored table into the docs")
     parser.add_argument("--only", nargs=2, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.only is not None:
         print(json.dumps(point(given.only[0], int(given.only[1]))))
+        return
+    if given.write:
+        stored = json.loads((RESULTS / "scaling.json").read_text())["rows"]
+        publish("scaling", table(stored).splitlines(), BENCHMARKS)
         return
     rows = []
     for sweep in given.sweeps:

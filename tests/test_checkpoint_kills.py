@@ -36,6 +36,7 @@ def printed(running):
     return text.split()
 
 
+@pytest.mark.chaos
 def test_a_write_that_was_killed_leaves_the_checkpoint_before(tmp_path):
     """All methods in one process, which is killed while the last of them writes."""
     method = METHODS[-1]

@@ -68,7 +68,7 @@ def test_steps_are_pure_and_traced_once(key):
     for _ in range(2):
         step(state, keys[0])
     assert TRACES[0] - before == first
-    scanned, infos = jax.lax.scan(loop.step, state, keys)
+    scanned, infos = jax.lax.scan(step, state, keys)
     assert info is not None
     last = jax.tree.map(lambda x: x[-1], infos)
     # Four steps, each a few hundred operations deep at most.
@@ -76,7 +76,7 @@ def test_steps_are_pure_and_traced_once(key):
         eqx.filter(x, eqx.is_inexact_array) for x in ((scanned, last), (one_by_one, info))
     )
     assert_same(found, expected, operations=4 * 300)
-    chains = jax.vmap(loop.step, in_axes=(None, 0))(state, keys)[0]
+    chains = jax.eval_shape(jax.vmap(loop.step, in_axes=(None, 0)), state, keys)[0]
     assert chains.params.loc.shape == (4, 2)
 
 

@@ -86,7 +86,7 @@ def assert_same(found, alone):
         np.testing.assert_allclose(found[name], alone[name], rtol=1e-7, err_msg=name)
 
 
-@pytest.mark.parametrize("devices", [2, 8])
+@pytest.mark.parametrize("devices", [pytest.param(2, marks=pytest.mark.slow), 8])
 def test_the_same_answer_on_several_devices(devices, alone, tmp_path):
     found = answers(begin(devices, shown=tmp_path), devices)
     assert found.keys() == alone.keys()

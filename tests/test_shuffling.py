@@ -10,7 +10,7 @@ from quietgrad.shuffling import shuffled
 
 
 def orders(size, keys):
-    return np.asarray(jax.vmap(lambda key: shuffled(jnp.arange(size), size, key=key))(keys))
+    return np.asarray(jax.jit(jax.vmap(lambda key: shuffled(jnp.arange(size), size, key=key)))(keys))
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 12, 13, 97, 1024, 1025])

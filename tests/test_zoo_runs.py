@@ -11,8 +11,8 @@ if not BENCHMARKS.exists():
     pytest.skip("the benchmarks are not part of the source distribution", allow_module_level=True)
 sys.path.insert(0, str(BENCHMARKS))
 
-zoo, store, running, table, published = map(
-    import_module, ("zoo", "zoo.store", "zoo.running", "zoo.table", "zoo.published")
+zoo, store, running, table, pages = map(
+    import_module, ("zoo", "zoo.store", "zoo.running", "zoo.table", "pages")
 )
 judging, reference = map(import_module, ("zoo.judging", "zoo.reference"))
 HERE = {"commit": "0" * 40, "dirty": False, "cpu": "a cpu", "cores": 2}
@@ -140,21 +140,21 @@ def test_stored_fits_of_odd_posteriors_say_what_is_wrong(name):
 def test_the_tables_in_the_docs_are_those_of_the_stored_rows():
     rows, cold = store.Store("fits"), store.Store("cold")
     now = table.page(rows, cold, list(zoo.REGISTRY), reference.read())
-    there = published.published(published.DOCS.read_text())
+    there = pages.published("zoo", pages.TRUST)
     assert there == now, "run python benchmarks/accuracy.py table --write"
 
 
 def test_tables_go_between_their_marks_and_nowhere_else(tmp_path):
     page = tmp_path / "page.md"
-    page.write_text(f"before\n{published.BEGIN}\nold\n{published.END}\nafter\n")
+    page.write_text("before\n<!-- mine: begin -->\nold\n<!-- mine: end -->\nafter\n")
     for lines in (["| a |", "", "| b |"], ["c"]):
-        published.publish(lines, page)
-        assert published.published(page.read_text()) == lines
+        pages.publish("mine", lines, page)
+        assert pages.published("mine", page) == lines
         assert page.read_text().startswith("before\n")
         assert page.read_text().endswith("\nafter\n")
     page.write_text("no marks\n")
     with pytest.raises(ValueError, match="needs the marks"):
-        published.publish(["c"], page)
+        pages.publish("mine", ["c"], page)
 
 
 def test_what_was_not_run_is_named(tmp_path):

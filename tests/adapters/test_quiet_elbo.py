@@ -53,6 +53,11 @@ GUIDES = {
 }
 
 
+def parameters(svi):
+    """Those of a first state, unconstrained."""
+    return svi.optim.get_params(svi.init(jr.key(0), X, Y).optim_state)
+
+
 def many_gradients(svi, loss, flat, back, key):
     """Losses and their gradients in the unconstrained parameters, from many keys."""
 
@@ -68,7 +73,7 @@ def many_gradients(svi, loss, flat, back, key):
 @pytest.mark.parametrize("name", GUIDES)
 def test_gradient_is_trace_elbos_in_the_mean(name, key):
     svi = SVI(regression, GUIDES[name](), optax.adam(0.05), Trace_ELBO())
-    flat, back = ravel_pytree(svi.optim.get_params(svi.init(jr.key(0), X, Y).optim_state))
+    flat, back = ravel_pytree(jax.jit(parameters, static_argnums=0)(svi))
     flat = flat + 0.1 * np.random.default_rng(1).normal(size=flat.shape)
     key_quiet, key_plain = jr.split(key)
     quiet = many_gradients(svi, QuietELBO(num_particles=2), flat, back, key_quiet)

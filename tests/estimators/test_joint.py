@@ -62,9 +62,9 @@ def gradient(made, target, q, state, size):
 
 def after_batches(made, target, places, size, key):
     """The state after one batch at every one of the places, so that rows differ in age."""
-    state = made.init(target, places[0])
+    state, step = eqx.filter_jit(made.init)(target, places[0]), eqx.filter_jit(made.step)
     for q, k in zip(places, jr.split(key, len(places)), strict=True):
-        state = made.step(batch_of(target, size, k), q, state, key=k)[1]
+        state = step(batch_of(target, size, k), q, state, key=k)[1]
     return state
 
 
@@ -143,9 +143,9 @@ def test_rows_are_filled_by_an_epoch(key):
     target, q = regression(), family("mean-field", 3)
     made = estimator("joint", order=2, draws=2)
     state, order = made.init(target, moved(q)), jr.permutation(key, ROWS)
-    fresh = made.init(target, q)
+    fresh, step = made.init(target, q), eqx.filter_jit(made.step)
     for n, rows in enumerate(order.reshape(-1, BATCH)):
-        state = made.step(target.batch(rows), q, state, key=jr.fold_in(key, n))[1]
+        state = step(target.batch(rows), q, state, key=jr.fold_in(key, n))[1]
         assert_same(state.stored[rows], fresh.stored[rows], operations=100, scale=1e3)
         assert_same(state.mean, jnp.mean(state.stored, axis=0), operations=100, scale=1e3)
     assert_same(state.stored, fresh.stored, operations=100, scale=1e3)

@@ -36,6 +36,7 @@ def undisturbed(environment, command, tmp_path_factory):
     return found
 
 
+@pytest.mark.chaos
 def test_a_killed_coordinator(environment, command, undisturbed, tmp_path):
     out = tmp_path / "out"
     with subprocess.Popen([*command, "--out", out], env=environment) as process:

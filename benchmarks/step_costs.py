@@ -24,8 +24,8 @@ OTHERS = {"LowRank": ("nocv", "quadcv", "quiet"), "FullRank": ("nocv", "quiet")}
 # A full-rank Gaussian of a network has two hundred thousand parameters.
 LEFT_OUT = {("diabetes", "FullRank"), ("redwine", "FullRank")}
 BURST, SLOWER = 0.15, 1.1
-# Seconds before a turn: LAPACK's threads go on spinning for a while, into the turn of the other side.
-RESTS = {"zvcv": 0.3}
+# These call LAPACK, whose threads go on spinning into the turn of the other side: seconds of rest.
+REST, RESTING = 0.3, {("MeanField", "zvcv"), ("FullRank", "quiet")}
 
 
 def names(task: str) -> list[tuple[str, str]]:
@@ -104,7 +104,7 @@ def compared(trees: dict[str, Path], task: str, draws: int, rounds: int) -> list
             order = list(sides) if turn % 2 else list(sides)[::-1]
             times = {}
             for name in order:
-                time.sleep(RESTS.get(estimator, 0.0))
+                time.sleep(REST if (family, estimator) in RESTING else 0.0)
                 times[name] = sides[name].seconds(number, count)
             turns.append(times)
         medians = {name: 1e6 * statistics.median(t[name] for t in turns) for name in sides}

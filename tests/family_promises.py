@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import scipy.stats
 from jax.flatten_util import ravel_pytree
+from jaxtyping import Array
 from oracles import assert_mean, assert_same
 from subjects import cast, family, key_of, other_bases
 
@@ -241,10 +242,14 @@ def log_prob_takes_any_batch(case: Case) -> None:
 
 @promise(largest=2)
 def samples_are_transported_base_draws(case: Case) -> None:
+    @eqx.filter_jit
+    def both(q: AbstractFamily, key: Array) -> tuple[Array, Array]:
+        e = q.base.sample((4, q.base_dim), q.dtype, key=key)
+        return q.sample(key, 4), jax.vmap(q.transport)(e)
+
     q, key = family(*case), key_of("samples")
-    e = q.base.sample((4, q.base_dim), q.dtype, key=key)
-    assert_same(q.sample(key, 4), jax.vmap(q.transport)(e), operations=operations(case))
-    assert q.sample(key).shape == (1, q.dim)
+    assert_same(*both(q, key), operations=operations(case))
+    assert jax.eval_shape(q.sample, key).shape == (1, q.dim)
 
 
 # What is promoted is promoted in two dimensions too.
@@ -280,10 +285,17 @@ def contained_families_are_starts(case: Case) -> None:
             start = q.start_from(other, key=key)
             assert type(start) is type(q)
             assert start.contains(q)
-            z = other.sample(key, 100)
             # Factors of 5 % of the scales change variances by some per cent, and log q by less than that
             # for each squared standard deviation, of which 100 draws in 2 dimensions have some 20.
-            np.testing.assert_allclose(start.log_prob(z), other.log_prob(z), rtol=0, atol=0.5)
+            found, expected = _log_probs(start, other, key)
+            np.testing.assert_allclose(found, expected, rtol=0, atol=0.5)
+
+
+@eqx.filter_jit
+def _log_probs(start: AbstractFamily, other: AbstractFamily, key: Array) -> tuple[Array, Array]:
+    """Of draws of the other, in both."""
+    z = other.sample(key, 100)
+    return start.log_prob(z), other.log_prob(z)
 
 
 @promise(largest=2)

@@ -78,7 +78,11 @@ def target_2d(name: str, dtype: Any = jnp.float64) -> Target:
 
 def cast(tree: Any, dtype: Any) -> Any:
     """The tree with its floating-point arrays in `dtype`."""
-    return jax.tree.map(lambda x: x.astype(dtype) if eqx.is_inexact_array(x) else x, tree)
+
+    def each(x: Any) -> Any:
+        return x.astype(dtype) if eqx.is_inexact_array(x) and x.dtype != dtype else x
+
+    return jax.tree.map(each, tree)
 
 
 def accepted(make: Any, **settings: Any) -> dict[str, Any]:
@@ -101,10 +105,14 @@ def family(
     chosen = {} if base is None else {"base": bases.REGISTRY[base]()}
     few = accepted(make, couplings=2) | (accepted(make, rank=1, widths=(3,)) if small else {})
     q = make(dim, key=key_of(f"{name}-{dim}"), **few, **chosen)
-    # numpy, because jax would compile its generator anew for every shape of parameter.
+    # numpy, because jax would compile its generator and the sum anew for every shape of parameter.
     noise = np.random.default_rng(zlib.crc32(f"{name}-{dim}".encode()))
     params, static = eqx.partition(q, eqx.is_inexact_array)
-    moved = jax.tree.map(lambda x: x + 0.4 / math.sqrt(dim) * noise.normal(size=x.shape), params)
+
+    def away(x: Array) -> Array:
+        return jnp.asarray(np.asarray(x) + 0.4 / math.sqrt(dim) * noise.normal(size=x.shape))
+
+    moved = jax.tree.map(away, params)
     return cast(eqx.combine(moved, static), dtype)
 
 

@@ -36,8 +36,8 @@ QUICK_FAMILIES = ("mean-field", "full-rank")
 # A full-rank Gaussian of the network has 200,000 parameters.
 LEFT_OUT = {("diabetes", "full-rank"), ("redwine", "full-rank")}
 # Seconds that a stochastic run may take, cold and warm each.
-LIMIT, QUICK_LIMIT, QUICK_RATE = 20.0, 6.0, 0.01
-OURS = "quietgrad auto"
+LIMIT, QUICK_LIMIT, QUICK_RATE = 10.0, 6.0, 0.01
+OWN, OURS = "quietgrad", "quietgrad auto"
 DRAWS, MARGIN = 4096, 1.0
 ISOLATED = {"JAX_ENABLE_COMPILATION_CACHE": "false", "QUIETGRAD_COMPILED": "off"}
 HERE = Path(__file__).parent
@@ -65,7 +65,11 @@ def run_here(task_name: str, family: str, tool: str, rate: float | None, seed: i
             seen.append(at)
             if at.seconds > limit:
                 break
-        return [[a.seconds, a.steps, float(mean_term(*a.draw(jr.key(7), DRAWS)))] for a in seen]
+        elbos = [float(mean_term(*at.draw(jr.key(7), DRAWS))) for at in seen]
+        return [
+            [round(at.seconds, 4), at.steps, round(elbo, 3)]
+            for at, elbo in zip(seen, elbos, strict=True)
+        ]
 
     contender = REGISTRY[tool]
     keys = jr.split(jr.key(seed))
@@ -158,6 +162,26 @@ def table(rows: list[Row]) -> str:
     return "\n".join(lines)
 
 
+def summary(rows: list[Row]) -> str:
+    """Ours beside the first of the others, for every model and family."""
+    lines = [
+        "| model, family | quietgrad auto, s | the first of the others, s | factor |",
+        "|" + "---|" * 4,
+    ]
+    for place, mine in _grouped(rows, "task", "family"):
+        cold = {tool: (seconds, rate) for tool, seconds, rate, _ in ranking(mine)}
+        ours, _ = cold.pop(OURS, (math.nan, None))
+        others = {tool: at for tool, at in cold.items() if not tool.startswith(OWN)}
+        if not others:
+            continue
+        tool, (seconds, rate) = min(others.items(), key=lambda each: each[1][0])
+        named = tool if rate is None else f"{tool} at {rate:g}"
+        next_one = f"{seconds:.2f}, {named}" if math.isfinite(seconds) else "none got there"
+        factor = f"{seconds / ours:.1f}" if math.isfinite(seconds) else ""
+        lines.append(f"| {place[0]}, {place[1]} | {_seconds(ours)} | {next_one} | {factor} |")
+    return "\n".join(lines)
+
+
 def about(rows: list[Row], command: str) -> str:
     """How the table was made, for the documentation."""
     repeats, limit = 1 + max(row["seed"] for row in rows), max(row["limit"] for row in rows)
@@ -225,10 +249,11 @@ def main() -> None:
             print(*row.values(), flush=True)
             rows.append(in_fresh_process(row))
             save(file, rows)
-    print(table(rows))
+    print(summary(rows), table(rows), sep="\n\n")
     if given.write:
         command = f"python benchmarks/peers.py{' --quick' if given.quick else ''}"
-        publish("peers", [about(rows, command), "", *table(rows).splitlines()], BENCHMARKS)
+        first = [about(rows, command), "", *summary(rows).splitlines()]
+        publish("peers", [*first, "", "All of them:", "", *table(rows).splitlines()], BENCHMARKS)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Large models and data: seconds and peak memory, each case in a process of its own.
 
 `python benchmarks/large.py` runs all cases, `--only NAME ...` some of them; the rows are in
-results/large.json, and `--write` puts them into docs/benchmarks.md. The bounds are those of a
+results/large.json, and `--write` runs nothing and puts them into docs/benchmarks.md. The bounds are those of a
 two-core machine that has nothing else to do. The file of ten million rows is written to a temporary
 folder (or to `--folder`) and takes 840 MB.
 """
@@ -161,11 +161,14 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="+", choices=CASES, default=list(CASES))
     parser.add_argument("--folder", default=None, help="where the file of ten million rows is kept")
-    parser.add_argument("--write", action="store_true", help="put the table into the documentation")
+    parser.add_argument("--write", action="store_true", help="put the stored table into the docs")
     parser.add_argument("--case", choices=CASES, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.case:
         print(json.dumps(run(given.case, given.folder)))
+        return 0
+    if given.write:
+        publish("large", table(read()), BENCHMARKS)
         return 0
     rows = []
     with tempfile.TemporaryDirectory() as temporary:
@@ -194,8 +197,6 @@ def main():
     # Cases that were not run now stay as they were, with the commit that they are of.
     cases = {row["case"]: row for row in (*read(), *rows)}
     save("large", [cases[name] for name in CASES if name in cases])
-    if given.write:
-        publish("large", table(read()), BENCHMARKS)
     return 0
 
 

@@ -24,8 +24,8 @@ OTHERS = {"LowRank": ("nocv", "quadcv", "quiet"), "FullRank": ("nocv", "quiet")}
 # A full-rank Gaussian of a network has two hundred thousand parameters.
 LEFT_OUT = {("diabetes", "FullRank"), ("redwine", "FullRank")}
 BURST, SLOWER = 0.15, 1.1
-# These call LAPACK, whose threads go on spinning into the turn of the other side: seconds of rest.
-REST, RESTING = 0.3, {("MeanField", "zvcv"), ("FullRank", "quiet")}
+# As during a fit. With more, LAPACK's threads spin on into the turn of the other side.
+ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1"}
 
 
 def names(task: str) -> list[tuple[str, str]]:
@@ -73,7 +73,8 @@ class Side:
         """Start it, and wait until everything is compiled."""
         call = [sys.executable, __file__, "--answer", task, str(draws)]
         pipe = subprocess.PIPE
-        self.process = subprocess.Popen(call, env=importing(tree), stdin=pipe, stdout=pipe, text=True)
+        env = importing(tree) | ONE_THREAD
+        self.process = subprocess.Popen(call, env=env, stdin=pipe, stdout=pipe, text=True)
         if self._line() != "ready":
             raise SystemExit(f"{task} with {draws} draws could not be compiled in {tree}")
 
@@ -102,11 +103,7 @@ def compared(trees: dict[str, Path], task: str, draws: int, rounds: int) -> list
         turns = []
         for turn in range(rounds):
             order = list(sides) if turn % 2 else list(sides)[::-1]
-            times = {}
-            for name in order:
-                time.sleep(REST if (family, estimator) in RESTING else 0.0)
-                times[name] = sides[name].seconds(number, count)
-            turns.append(times)
+            turns.append({name: sides[name].seconds(number, count) for name in order})
         medians = {name: 1e6 * statistics.median(t[name] for t in turns) for name in sides}
         ratio = statistics.median(t["new"] / t["old"] for t in turns)
         named = {"task": task, "draws": draws, "family": family, "estimator": estimator}

@@ -1,9 +1,9 @@
 """Large models and data: seconds and peak memory, each case in a process of its own.
 
 `python benchmarks/large.py` runs all cases, `--only NAME ...` some of them; the rows are in
-results/large.json, and `--write` runs nothing and puts them into docs/benchmarks.md. The bounds are those of a
-two-core machine that has nothing else to do. The file of ten million rows is written to a temporary
-folder (or to `--folder`) and takes 840 MB.
+results/large.json, and `--write` runs nothing and puts them into docs/benchmarks.md. The bounds are
+those of a two-core machine that has nothing else to do. The file of ten million rows is written to a
+temporary folder (or to `--folder`) and takes 840 MB.
 """
 
 import argparse

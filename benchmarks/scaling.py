@@ -153,29 +153,22 @@ def devices_cost(count: int) -> Row:
     mesh = jax.make_mesh((count,), ("rows",), axis_types=(jax.sharding.AxisType.Auto,))
     target = regression(200_000, INPUTS)
     method = qg.Sgd("quiet", optax.adam(1e-3), steps=200)
-    times = [
-        qg.fit(target, "mean-field", method=method, mesh=mesh, progress=False, key=jr.key(1)).clock[
-            "optimise"
-        ]
-        for _ in range(3)
-    ]
+    how = {"method": method, "mesh": mesh, "progress": False, "key": jr.key(1)}
+    times = [qg.fit(target, "mean-field", **how).clock["optimise"] for _ in range(3)]
     return {"microseconds": 1e6 * min(times) / 200}
 
 
 def point(sweep: str, size: int) -> Row:
     """One point of a sweep, in this process."""
-    if sweep == "dim":
-        cost = step_cost(many_coordinates(size), 2, None)
-    elif sweep == "draws":
-        cost = step_cost(regression(1_000, INPUTS), size, None)
-    elif sweep == "rows":
-        cost = step_cost(regression(size, INPUTS), 2, None)
-    elif sweep == "restarts":
-        cost = restarts_cost(size)
-    elif sweep == "devices":
-        cost = devices_cost(size)
-    else:
-        cost = step_cost(regression(size, INPUTS), 2, 256)
+    costs: dict[str, Callable[[], Row]] = {
+        "dim": lambda: step_cost(many_coordinates(size), 2, None),
+        "draws": lambda: step_cost(regression(1_000, INPUTS), size, None),
+        "rows": lambda: step_cost(regression(size, INPUTS), 2, None),
+        "rows, batches of 256": lambda: step_cost(regression(size, INPUTS), 2, 256),
+        "restarts": lambda: restarts_cost(size),
+        "devices": lambda: devices_cost(size),
+    }
+    cost = costs[sweep]()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
     return {"sweep": sweep, "size": size, "megabytes": round(peak), **cost}
 

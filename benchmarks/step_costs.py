@@ -142,8 +142,10 @@ def main() -> None:
                     rows.append({"commit": given.commit, **row})
                     print(line(row), flush=True)
                 save("step_costs", rows)
-    slower = sum(row["ratio"] > SLOWER for row in rows)
+    ratios = [row["ratio"] for row in rows]
+    slower = sum(ratio > SLOWER for ratio in ratios)
     print(f"{slower} of {len(rows)} steps are slower than {SLOWER}x those of {given.commit}")
+    print(f"ratios: {statistics.median(ratios):.2f} in the median, {max(ratios):.2f} at most")
     return None
 
 

@@ -20,7 +20,7 @@ from timing import save
 
 import quietgrad as qg
 from quietgrad._lbfgs import minimise
-from quietgrad.host_draws import independent, levelled_pairs, spread_pairs
+from quietgrad.host_draws import independent, equal_magnitude_pairs, sobol_pairs
 from quietgrad.methods.fixed_draws import FixedElbo
 from quietgrad.metrics import elbo_terms
 from quietgrad.points import Points
@@ -44,9 +44,9 @@ def mirrored(base: Any, pairs: int, dim: int, rng: np.random.Generator) -> np.nd
 
 KINDS = {
     "independent": mirrored,
-    "scrambled Sobol": spread_pairs,
+    "scrambled Sobol": sobol_pairs,
     "Latin hypercube": latin,
-    "levelled": levelled_pairs,
+    "levelled": equal_magnitude_pairs,
 }
 
 

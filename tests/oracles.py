@@ -24,7 +24,7 @@ NODES = 90_000
 BLOCK = 3000
 
 
-class Answer(NamedTuple):
+class Candidate(NamedTuple):
     """Gradient of the ELBO (flattened, the ELBO itself last), and how far off each number may be."""
 
     value: np.ndarray
@@ -79,7 +79,7 @@ def _weighted_elbo(target: Target, q: AbstractFamily, e: Array, w: Array) -> Arr
     return jax.lax.map(block, (e, w))
 
 
-def by_quadrature(target: Target, q: AbstractFamily) -> Answer:
+def by_quadrature(target: Target, q: AbstractFamily) -> Candidate:
     """The ELBO and its gradient, off by no more than the change from a grid of half the density.
 
     Of all coordinates the one that changed most speaks for all: a kink of the integrand hits one
@@ -91,7 +91,7 @@ def by_quadrature(target: Target, q: AbstractFamily) -> Answer:
     sums = np.asarray(_weighted_elbo(target, q, e, w))
     fine, coarse = (np.sum(part, axis=0) for part in np.split(sums, [len(grids[0][1])]))
     rounding = NODES * np.finfo(float).eps * np.maximum(1, np.abs(fine))
-    return Answer(fine, np.max(np.abs(fine - coarse)) + rounding)
+    return Candidate(fine, np.max(np.abs(fine - coarse)) + rounding)
 
 
 @eqx.filter_jit
@@ -108,10 +108,10 @@ def _fixed_draws(target: Target, q: AbstractFamily, e: Array) -> Array:
     return jax.lax.map(one, e, batch_size=1000)
 
 
-def by_fixed_draws(target: Target, q: AbstractFamily, *, draws: int, key: Array) -> Answer:
+def by_fixed_draws(target: Target, q: AbstractFamily, *, draws: int, key: Array) -> Candidate:
     """Autodiff of the ELBO of `draws` fixed draws, with its standard error."""
     terms = _fixed_draws(target, q, q.base.sample((draws, q.base_dim), q.dtype, key=key))
-    return Answer(np.asarray(jnp.mean(terms, axis=0)), standard_error(terms))
+    return Candidate(np.asarray(jnp.mean(terms, axis=0)), standard_error(terms))
 
 
 def standard_error(samples: Any) -> np.ndarray:

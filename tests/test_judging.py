@@ -8,7 +8,7 @@ import pytest
 
 import quietgrad as qg
 from quietgrad import judging
-from quietgrad.judging import PAIRS, Judge, paired
+from quietgrad.judging import PAIRS, Judge, paired_difference
 
 SEED = jnp.asarray([1, 2], jnp.uint32)
 Q = qg.MeanField(jnp.asarray([1.5, -2.0]), jnp.asarray([0.1, -0.3]))
@@ -66,7 +66,7 @@ def test_gaussians_meet_the_same_draws_on_the_host_as_others_on_the_device(name,
 def test_families_share_the_draws_of_their_coordinates():
     """Factors that are all but zero: the low-rank member is the mean-field one, draw by draw."""
     same = qg.LowRank(Q.loc, Q.log_std, jnp.full((1, 2), 1e-9))
-    gain, error = paired(judge(curved).terms(same), judge(curved).terms(Q))
+    gain, error = paired_difference(judge(curved).terms(same), judge(curved).terms(Q))
     assert abs(gain) + error < 1e-6
 
 
@@ -104,13 +104,13 @@ def test_an_answer_that_suits_some_rows_only_is_not_better_beyond_doubt(key):
     log_std = jnp.array([-0.5 * np.log(x.size)])
     right, misled = (qg.MeanField(jnp.array([y.mean()]), log_std) for y in (x, x[some]))
     few = Judge(target.on_rows(some), pairs=PAIRS, seed=SEED)
-    gain, error = paired(few.terms(misled), few.terms(right))
+    gain, error = paired_difference(few.terms(misled), few.terms(right))
     assert gain > 5 * error
     shares = Judge(target, pairs=PAIRS, seed=SEED, rows=some.reshape(PAIRS, -1))
-    gain, error = paired(shares.terms(misled), shares.terms(right))
+    gain, error = paired_difference(shares.terms(misled), shares.terms(right))
     assert gain < 3 * error
     every = Judge(target, pairs=PAIRS, seed=SEED, rows=rng.permutation(x.size).reshape(PAIRS, -1))
-    assert paired(every.terms(misled), every.terms(right))[0] < 0
+    assert paired_difference(every.terms(misled), every.terms(right))[0] < 0
 
 
 def test_every_pair_needs_rows(key):

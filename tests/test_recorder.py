@@ -8,7 +8,7 @@ from test_clock import Hands
 
 import quietgrad as qg
 from quietgrad.clock import OPTIMISE, Clock
-from quietgrad.judging import Terms, affordable_pairs, paired
+from quietgrad.judging import Terms, affordable_pairs, paired_difference
 from quietgrad.recorder import Ended, Evaluation, Problem, Recorder
 from quietgrad.recorder.endings import Evidence, true_ending
 
@@ -57,11 +57,11 @@ def test_the_last_answer_is_preferred_only_if_none_is_clearly_better():
 
 def test_paired_differences_have_the_error_of_the_difference():
     noise = np.random.default_rng(0).normal(size=100)
-    gain, error = paired(terms(100 * noise + 0.5), terms(100 * noise))
+    gain, error = paired_difference(terms(100 * noise + 0.5), terms(100 * noise))
     assert gain == pytest.approx(0.5)
     assert error < 1e-10
-    assert paired(terms([np.nan, 1.0]), terms([0.0, 0.0]))[0] == -np.inf
-    assert paired(terms([0.0, 1.0]), terms([-np.inf, 0.0]))[0] == np.inf
+    assert paired_difference(terms([np.nan, 1.0]), terms([0.0, 0.0]))[0] == -np.inf
+    assert paired_difference(terms([0.0, 1.0]), terms([-np.inf, 0.0]))[0] == np.inf
 
 
 def test_limits_end_a_fit_at_the_next_look():

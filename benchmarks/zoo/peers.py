@@ -23,7 +23,7 @@ DRAWS = 4000
 LIMIT = 0.7
 
 
-class Answer(NamedTuple):
+class Candidate(NamedTuple):
     """Draws of what a tool fitted, their log density, and its exact moments where they are known."""
 
     z: Float[Array, "draws dim"]
@@ -32,7 +32,7 @@ class Answer(NamedTuple):
     std: Float[Array, " dim"]
 
 
-def numpyro_svi(model: Model, *, key: jax.Array) -> Answer:
+def numpyro_svi(model: Model, *, key: jax.Array) -> Candidate:
     """AutoNormal, 5000 steps of Adam at 0.01, 10 particles."""
     import numpyro
     import numpyro.distributions as dist
@@ -50,7 +50,7 @@ def numpyro_svi(model: Model, *, key: jax.Array) -> Answer:
     return _mean_field(params["z_auto_loc"], params["z_auto_scale"], key_draw)
 
 
-def pathfinder(model: Model, *, key: jax.Array) -> Answer:
+def pathfinder(model: Model, *, key: jax.Array) -> Candidate:
     """The best of four paths, each from its own start in (-2, 2), with BlackJAX's settings."""
     from blackjax.vi.pathfinder import approximate, sample
 
@@ -60,10 +60,10 @@ def pathfinder(model: Model, *, key: jax.Array) -> Answer:
     paths = [one(key, start) for key, start in zip(jr.split(key_path, 4), starts, strict=True)]
     best = max(paths, key=lambda path: float(jnp.nan_to_num(path.elbo, nan=-jnp.inf)))
     z, log_q = sample(key_draw, best, DRAWS)
-    return Answer(z, log_q, jnp.mean(z, axis=0), jnp.std(z, axis=0))
+    return Candidate(z, log_q, jnp.mean(z, axis=0), jnp.std(z, axis=0))
 
 
-def pymc_advi(model: Model, *, key: jax.Array) -> Answer:
+def pymc_advi(model: Model, *, key: jax.Array) -> Candidate:
     """`pm.fit` as it comes: mean-field ADVI, 10,000 steps; the density enters as a Potential."""
     import pymc as pm
     from pytensor import wrap_jax
@@ -85,10 +85,10 @@ PEERS = {
 }
 
 
-def _mean_field(mean: Float[Array, " dim"], std: Float[Array, " dim"], key: jax.Array) -> Answer:
+def _mean_field(mean: Float[Array, " dim"], std: Float[Array, " dim"], key: jax.Array) -> Candidate:
     z = mean[None] + std[None] * jr.normal(key, (DRAWS, mean.size))
     log_q = jnp.sum(norm.logpdf(z, mean[None], std[None]), axis=1)
-    return Answer(z, log_q, mean, std)
+    return Candidate(z, log_q, mean, std)
 
 
 def fit(model: Model, reference: dict[str, Any], tool: str, seed: int) -> dict[str, Any]:

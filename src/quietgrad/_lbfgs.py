@@ -4,13 +4,14 @@ The line search asks for a sufficient decrease and a flatter slope by bisection,
 that are not finite: they count as no decrease. Several searches can share their evaluations.
 """
 
+import math
 from collections.abc import Callable, Generator, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
-from ._curvature_memory import CurvatureMemory
+from ._curvature_memory import CurvatureMemory, Pairs
 
 DECREASE, FLATTER = 1e-4, 0.9
 MOST_TRIALS = 20
@@ -30,20 +31,44 @@ class Iterate(NamedTuple):
     grad: Vector
 
 
+class LbfgsState(NamedTuple):
+    """A search between two iterations. Before the first one the value at x is not known: NaN."""
+
+    at: Iterate
+    pairs: Pairs
+
+    @classmethod
+    def begin(cls, x: Vector) -> "LbfgsState":
+        """A search that has evaluated nothing."""
+        return cls(Iterate(x, math.nan, np.zeros_like(x)), Pairs.none(len(x)))
+
+
 # A search yields points whose value and gradient it wants to be sent, and iterates that it has reached.
 Search = Generator[Any, tuple[float, Vector], None]
 
 
-def minimise(function: Function, x: Vector, *, memory: int = 50) -> Iterator[Iterate]:
-    """Iterates after the start, each lower than the one before, until no lower one is found."""
-    search = _search(x, memory)
-    asked = next(search)
-    while asked is not None:
+def iterate(
+    function: Function, state: LbfgsState, iterations: int, *, memory: int = 50
+) -> tuple[LbfgsState, int]:
+    """The search after at most `iterations` more, and how many there were: fewer at a minimum."""
+    pairs = CurvatureMemory.of(state.pairs, memory)
+    search, at, done = _search(state.at, pairs), state.at, 0
+    asked = next(search, None)
+    while asked is not None and done < iterations:
         if isinstance(asked, Iterate):
-            yield asked
-            asked = next(search, None)
+            at, done = asked, done + 1
+            asked = next(search, None) if done < iterations else None
         else:
             asked = _send(search, *function(asked))
+    return LbfgsState(at, pairs.pairs()), done
+
+
+def minimise(function: Function, x: Vector, *, memory: int = 50) -> Iterator[Iterate]:
+    """Iterates after the start, each lower than the one before, until no lower one is found."""
+    state, done = iterate(function, LbfgsState.begin(x), 1, memory=memory)
+    while done:
+        yield state.at
+        state, done = iterate(function, state, 1, memory=memory)
 
 
 def minimise_together(
@@ -54,7 +79,10 @@ def minimise_together(
     memory: int = 50,
 ) -> list[Iterate]:
     """The lowest points found from several starts, whose evaluations share the calls of `function`."""
-    searches = {place: _search(x, memory) for place, x in enumerate(starts)}
+    searches = {
+        place: _search(LbfgsState.begin(x).at, CurvatureMemory(memory, len(x)))
+        for place, x in enumerate(starts)
+    }
     asked = {place: next(search) for place, search in searches.items()}
     lowest = [Iterate(x, np.inf, np.zeros_like(x)) for x in starts]
     counts = [0] * len(starts)
@@ -82,13 +110,13 @@ def _send(search: Search, value: float, grad: Vector) -> Vector | Iterate | None
         return None
 
 
-def _search(x: Vector, memory: int) -> Search:
-    """Asks for values by yielding points, and tells of iterates by yielding them."""
-    value, grad = yield x
-    at = Iterate(x, value, grad)
+def _search(at: Iterate, pairs: CurvatureMemory) -> Search:
+    """Asks for values by yielding points, and returns iterates by yielding them."""
+    if math.isnan(at.value):
+        value, grad = yield at.x
+        at = Iterate(at.x, value, grad)
     if not _finite(at):
         return
-    pairs = CurvatureMemory(memory, len(x))
     while True:
         # Gradients may be huge far out; what overflows is no descent direction.
         with np.errstate(over="ignore", invalid="ignore"):
@@ -107,12 +135,12 @@ def _search(x: Vector, memory: int) -> Search:
             # The memory may be what misleads; once more without it.
             pairs.clear()
             continue
-        moved, turned = after.x - at.x, after.grad - at.grad
+        s, y = after.x - at.x, after.grad - at.grad
         with np.errstate(over="ignore", invalid="ignore"):
-            curvature = float(moved @ turned)
-            least = 1e-10 * float(np.linalg.norm(moved) * np.linalg.norm(turned))
+            curvature = float(s @ y)
+            least = 1e-10 * float(np.linalg.norm(s) * np.linalg.norm(y))
         if least < curvature < np.inf:
-            pairs.add(moved, turned)
+            pairs.add(s, y)
         at = after
         yield at
 

@@ -15,7 +15,7 @@ from .samplers.sobol import MOST_DIMENSIONS, reverse_digits, scramble, sobol_dig
 PLACES = 64
 
 
-def spread_pairs(
+def sobol_pairs(
     base: AbstractBase, pairs: int, dim: int, rng: np.random.Generator
 ) -> Float[np.ndarray, "draws dim"]:
     """`pairs` quasi-random draws and their mirror images; independent ones beyond Sobol's dimensions."""
@@ -35,7 +35,7 @@ def _reversed(pairs: int, dim: int) -> UInt32[np.ndarray, "pairs dim"]:
     return reverse_digits(sobol_digits(pairs, dim))
 
 
-def levelled_pairs(
+def equal_magnitude_pairs(
     base: AbstractBase, pairs: int, dim: int, rng: np.random.Generator
 ) -> Float[np.ndarray, "draws dim"]:
     """Draws for a climb at fixed draws, and their mirror images: every coordinate has the same sizes.
@@ -56,7 +56,7 @@ def _sizes(base: AbstractBase, pairs: int) -> Float[np.ndarray, " pairs"]:
     return np.sqrt(np.mean(base.host_quantile(u).reshape(pairs, PLACES) ** 2, axis=1))
 
 
-def independent(
+def iid(
     base: AbstractBase, shape: tuple[int, int], rng: np.random.Generator
 ) -> Float[np.ndarray, "draws dim"]:
     """Independent draws of a base."""

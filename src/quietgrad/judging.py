@@ -18,8 +18,9 @@ from jaxtyping import Array, Float, Int, UInt32
 
 from ._host import on_device
 from ._random import key_of
+from .difference import Difference
 from .families import AbstractFamily, FitsQuadratic
-from .host_draws import independent
+from .host_draws import iid
 from .metrics import BLOCK
 from .points import Points
 from .sharding import on_all_devices, put_together, shared_out, shares
@@ -153,7 +154,7 @@ class Judge:
             # Hyperparameters are coordinates without a draw.
             common = min(q.dim, q.base_dim)
             shapes = (self.at_once, common), (self.at_once, q.base_dim - common)
-            made = np.concatenate([independent(q.base, shape, rng) for shape in shapes], axis=1)
+            made = np.concatenate([iid(q.base, shape, rng) for shape in shapes], axis=1)
             if len(self._draws) >= KINDS:
                 self._draws.clear()
             self._draws[kind] = made
@@ -195,16 +196,16 @@ def affordable_pairs(rows: int, dim: int, most: int) -> int:
     return max(LEAST_PAIRS, min(most, WORK // (2 * max(rows, dim, 1))))
 
 
-def paired(a: Terms, b: Terms) -> tuple[float, float]:
-    """Mean and standard error of a's terms minus b's; a non-finite difference counts as a loss."""
+def paired_difference(a: Terms, b: Terms) -> Difference:
+    """a's ELBO minus b's, pair by pair; an ELBO that is not finite counts as infinitely low."""
     if not np.all(np.isfinite(a.values)):
-        return -math.inf, 0.0
+        return Difference(-math.inf, 0.0)
     if not np.all(np.isfinite(b.values)):
-        return math.inf, 0.0
+        return Difference(math.inf, 0.0)
     difference = a.values - b.values
     with np.errstate(over="ignore"):
         error = float(np.std(difference, ddof=1) / math.sqrt(difference.size))
-    return float(np.mean(difference)), error
+    return Difference(float(np.mean(difference)), error)
 
 
 @eqx.filter_jit

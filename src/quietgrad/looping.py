@@ -19,7 +19,7 @@ from .estimators import AbstractEstimator, resolve
 from .families import REGISTRY as FAMILIES
 from .families import AbstractFamily, AbstractWithHyperparameters, beside
 from .fitting import problem_of
-from .methods.steps import rows_of_step, strong
+from .solvers.steps import rows_of_step, strong
 from .targets import Target
 
 

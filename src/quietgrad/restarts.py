@@ -19,7 +19,7 @@ from .clock import EVALUATE
 from .diagnostics.agreement import BEHIND, NOT_RUN, SAME, Agreement, Start
 from .diagnostics.diagnosis import Restart
 from .families import MeanField
-from .judging import Terms, paired
+from .judging import Terms, paired_difference
 from .methods import AbstractMethod
 from .methods.method import Scouted
 from .recorder import Ended, Problem, Recorder
@@ -86,7 +86,7 @@ def fit_restarts(
     common = record(problems[0], None)
     try:
         with common.watching():
-            scouted = method.scout(problems, common)
+            scouted = method.pilot(problems, common)
     except Ended:
         # Interrupted or out of time already: this ends at once, with the first start as its answer.
         return run(problems[0], method, common)
@@ -177,15 +177,15 @@ def _answers(finished: Mapping[int, Finished], best: int) -> dict[int, int]:
 def _agree(a: Terms, b: Terms | None) -> bool:
     if b is None:
         return False
-    difference, error = paired(a, b)
-    return abs(difference) < SAME_NATS + 2 * error and _distance(a, b) < SAME_SDS
+    apart = paired_difference(a, b)
+    same = not (apart.clearly_above(SAME_NATS) or apart.clearly_below(-SAME_NATS))
+    return same and _distance(a, b) < SAME_SDS
 
 
 def _behind(a: Terms | None, top: Terms | None) -> bool:
     if a is None or top is None:
         return True
-    lost, error = paired(top, a)
-    return lost > FAR_BEHIND + 2 * error
+    return paired_difference(top, a).clearly_above(FAR_BEHIND)
 
 
 def _distance(a: Terms, b: Terms) -> float:

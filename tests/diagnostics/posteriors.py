@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from quietgrad import Auto, FitResult, FullRank, MeanField, Status, Target
-from quietgrad.host_draws import spread_pairs
+from quietgrad.host_draws import sobol_pairs
 from quietgrad.targets import AbstractNamedModel
 
 COVARIANCE = np.array([[1.0, 0.8, 0.3], [0.8, 1.0, 0.1], [0.3, 0.1, 1.0]])
@@ -159,7 +159,7 @@ def newton(target, family=FullRank):
     q, rng = family.init(target.dim, key=jax.random.key(0)), np.random.default_rng(0)
     q = q.for_quadratic(np.zeros(target.dim), 100 * np.eye(target.dim))
     for _ in range(8):
-        z = q.host_transport(spread_pairs(q.base, 128, target.dim, rng))
+        z = q.host_transport(sobol_pairs(q.base, 128, target.dim, rng))
         precision = -np.asarray(hessian(z))
         q = q.for_quadratic(np.asarray(q.loc) + np.linalg.solve(precision, gradient(z)), precision)
     return result(target, q)

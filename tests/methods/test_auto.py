@@ -211,7 +211,7 @@ def test_a_round_that_lost_is_taken_back(begun, monkeypatch):
         after, verdict = real(self, stage_at, length, first, last)
         moved = eqx.tree_at(lambda q: q.loc, verdict.found.q, verdict.found.q.loc + 50.0)
         found = verdict.found._replace(q=moved, terms=self.recorder.terms(moved))
-        gain, error = stage.paired(found.terms, stage_at.answer.terms)
+        gain, error = stage.paired_difference(found.terms, stage_at.answer.terms)
         carry = after.carry._replace(params=eqx.filter(moved, eqx.is_inexact_array))
         return after._replace(carry=carry), verdict._replace(found=found, gain=gain, gain_error=error)
 
@@ -283,7 +283,7 @@ def test_a_window_keeps_the_better_of_its_average_and_its_end(begun):
     after, verdict = run.window(at, 200, 0.05, 0.05)
     heights = [run.recorder.terms(q).elbo for q in (verdict.found.q, after.job.family(after.carry))]
     assert heights[0] >= heights[1]
-    gain, _ = stage.paired(verdict.found.terms, at.answer.terms)
+    gain, _ = stage.paired_difference(verdict.found.terms, at.answer.terms)
     assert verdict.gain == gain
     assert after.answer is at.answer
 

@@ -37,8 +37,8 @@ def test_a_climb_at_rest_ends_the_fit_where_fresh_draws_promise_nothing(target):
 
 def test_draws_that_mislead_a_climb_do_not_end_the_fit(target, monkeypatch):
     """At draws that are too small scales come out too large, and the climb rests there."""
-    levelled = starts.levelled_pairs
-    monkeypatch.setattr(starts, "levelled_pairs", lambda *given: 0.5 * levelled(*given))
+    levelled = starts.equal_magnitude_pairs
+    monkeypatch.setattr(starts, "equal_magnitude_pairs", lambda *given: 0.5 * levelled(*given))
     result = qg.fit(target, "mean-field", key=jr.key(0))
     kinds = {d.kind for d in result.decisions}
     assert "climb stop" not in kinds

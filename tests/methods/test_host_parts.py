@@ -16,7 +16,7 @@ from quietgrad._blas import one_blas_thread
 from quietgrad._curvature_memory import CurvatureMemory
 from quietgrad._lbfgs import minimise
 from quietgrad.families.factor_analysis import best_factors
-from quietgrad.host_draws import levelled_pairs, spread_pairs
+from quietgrad.host_draws import equal_magnitude_pairs, sobol_pairs
 from quietgrad.methods.fixed_draws import FixedElbo
 from quietgrad.points import AT_ONCE, Points
 from quietgrad.samplers.sobol import MOST_DIMENSIONS, sobol_digits
@@ -101,7 +101,7 @@ def test_sobol_points_are_scipys(points, dim):
 @pytest.mark.parametrize("base", [qg.Normal(), qg.Logistic(), qg.StudentT(df=5.0)])
 def test_spread_pairs_have_the_base_distribution(base):
     """Quasi-random points err less than independent ones, whose error this allows."""
-    e = np.concatenate([spread_pairs(base, 256, 3, np.random.default_rng(i)) for i in range(20)])
+    e = np.concatenate([sobol_pairs(base, 256, 3, np.random.default_rng(i)) for i in range(20)])
     np.testing.assert_allclose(e[:256], -e[256:512])
     share = np.mean(e < float(base.quantile(jnp.asarray(0.9))), axis=0)
     assert np.all(np.abs(share - 0.9) < 5 * np.sqrt(0.09 / len(e)))
@@ -112,7 +112,7 @@ def test_spread_pairs_have_the_base_distribution(base):
 @pytest.mark.parametrize("base", [qg.Normal(), qg.Logistic(), qg.StudentT(df=5.0)])
 def test_levelled_pairs_have_the_same_sizes_in_every_coordinate(base):
     pairs, dim = 16, 50
-    e = levelled_pairs(base, pairs, dim, np.random.default_rng(0))
+    e = equal_magnitude_pairs(base, pairs, dim, np.random.default_rng(0))
     np.testing.assert_array_equal(e[:pairs], -e[pairs:])
     sizes = np.sort(np.abs(e[:pairs]), axis=0)
     np.testing.assert_array_equal(sizes, np.broadcast_to(sizes[:, :1], sizes.shape))
@@ -151,7 +151,7 @@ def test_points_are_evaluated_in_blocks(count):
 def test_the_elbo_at_fixed_draws_is_the_literal_one(pairs):
     points = Points(qg.Target.from_logdensity(bent, dim=4), np.float64)
     rng = np.random.default_rng(0)
-    e, x = spread_pairs(qg.Normal(), pairs, 4, rng), rng.normal(size=8)
+    e, x = sobol_pairs(qg.Normal(), pairs, 4, rng), rng.normal(size=8)
 
     def literal(x):
         z = jax.vmap(lambda e: x[:4] + jnp.exp(x[4:]) * e)(e)

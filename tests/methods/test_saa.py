@@ -7,10 +7,10 @@ import pytest
 
 import quietgrad as qg
 from quietgrad.families import REGISTRY
-from quietgrad.host_draws import spread_pairs
+from quietgrad.host_draws import sobol_pairs
 from quietgrad.methods.fixed_draws import Climb, climb
 from quietgrad.points import Points
-from quietgrad.recorder import Answer, Problem, Recorder
+from quietgrad.recorder import Candidate, Problem, Recorder
 
 MEAN = jnp.array([1.0, -2.0, 0.5])
 STD = jnp.array([0.2, 1.0, 3.0])
@@ -27,7 +27,7 @@ USUAL = Climb()
 def climbed(target, draws, how=USUAL, dim=3):
     start = qg.MeanField.init(dim, key=jr.key(0))
     recorder = Recorder(Problem(target, start), key=jr.key(1))
-    e = spread_pairs(start.base, draws // 2, dim, np.random.default_rng(0))
+    e = sobol_pairs(start.base, draws // 2, dim, np.random.default_rng(0))
     return climb(Points(target, start.dtype), start, e, how, recorder), recorder
 
 
@@ -78,7 +78,7 @@ def test_a_climb_that_cannot_catch_up_gives_way_to_its_rival(gaussian):
 
     target = qg.Target.from_logdensity(ridge, dim=3)
     start = qg.MeanField.init(3, key=jr.key(0))
-    e = spread_pairs(start.base, 16, 3, np.random.default_rng(0))
+    e = sobol_pairs(start.base, 16, 3, np.random.default_rng(0))
     book = Recorder(Problem(target, start), key=jr.key(1))
     patient = Climb(patience=1000)
     gave_up = climb(
@@ -87,7 +87,7 @@ def test_a_climb_that_cannot_catch_up_gives_way_to_its_rival(gaussian):
         e,
         patient,
         book,
-        rival=Answer(full.q, full.steps, full.terms),
+        rival=Candidate(full.q, full.steps, full.terms),
     )
     # Three pieces, which grow while they gain plenty, and one more.
     assert gave_up.steps <= 10 + 15 + 22 + 10

@@ -427,7 +427,7 @@ def test_a_port_where_something_else_listens(folder, monkeypatch, capsys, said):
 
 
 def greet_and_wait(server, said):
-    """Answer everyone with the same words, and never hang up."""
+    """Candidate everyone with the same words, and never hang up."""
     kept = []
     with contextlib.suppress(OSError):
         while True:

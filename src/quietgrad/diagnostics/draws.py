@@ -10,7 +10,7 @@ from jaxtyping import Array, Float
 
 from .._host import on_device
 from ..families import AbstractFamily
-from ..host_draws import spread_pairs
+from ..host_draws import sobol_pairs
 from ..points import Points
 
 # Pairs that are quasi-random together; groups of them are independent of each other.
@@ -50,7 +50,7 @@ class Draws(NamedTuple):
 def draw(q: AbstractFamily, points: Points, rng: np.random.Generator, draws: int) -> Draws:
     """At least `draws` of them; one gradient of the target each."""
     groups = max(LEAST_GROUPS, -(-draws // (2 * PAIRS)))
-    e = [spread_pairs(q.base, PAIRS, q.base_dim, rng) for _ in range(groups)]
+    e = [sobol_pairs(q.base, PAIRS, q.base_dim, rng) for _ in range(groups)]
     parts = [jax.device_get(_carry(q, on_device(block, q.dtype))) for block in e]
     z = np.concatenate([part[0] for part in parts]).astype(float)
     log_q = np.concatenate([part[1] for part in parts]).astype(float)
@@ -62,7 +62,7 @@ def moments(
     q: AbstractFamily, rng: np.random.Generator
 ) -> tuple[Float[np.ndarray, " dim"], Float[np.ndarray, " dim"]]:
     """Means and sds of q, from as many draws as a diagnosis takes at least; the target is not asked."""
-    e = [spread_pairs(q.base, PAIRS, q.base_dim, rng) for _ in range(LEAST_GROUPS)]
+    e = [sobol_pairs(q.base, PAIRS, q.base_dim, rng) for _ in range(LEAST_GROUPS)]
     z = np.concatenate([np.asarray(_carry(q, on_device(block, q.dtype))[0], float) for block in e])
     return np.mean(z, axis=0), np.std(z, axis=0)
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..difference import UNKNOWN, Difference
 from ..families import AbstractFamily, HasMoments
 from ..points import Points
 from ..targets import Target
@@ -16,7 +17,7 @@ from .chains import Chains, Sampler
 from .climbs import climb, far_starts
 from .comparison import Comparison, by_chains, by_weights, unknown
 from .draws import Draws, draw
-from .expected_gain import ExpectedGain, gain_at
+from .expected_gain import gain_at
 from .metric import Metric, metric_of
 from .modes import Elsewhere, elsewhere, two_modes
 from .psis import Weights, smooth
@@ -50,7 +51,7 @@ class Evidence(NamedTuple):
     watched: Watched
     weighted: Comparison
     moved: Comparison
-    gain: ExpectedGain
+    gain: Difference
     gradients: int
     tails: tuple[Tail, ...] = ()
     elsewhere: Elsewhere | None = None
@@ -85,7 +86,7 @@ def gather(target: Target, q: AbstractFamily, rng: np.random.Generator, draws: i
     numbers = watched(drawn.z)
     weighted = by_weights(numbers, weights)
     if drawn.bad_share > 0.5:
-        nothing = unknown(numbers.shape[1]), ExpectedGain(math.inf, 0.0)
+        nothing = unknown(numbers.shape[1]), UNKNOWN
         return Evidence(drawn, weights, watched, weighted, *nothing, points.gradients)
     metric = metric_of(drawn)
     main, scouts, moved = _run_chains(points, drawn, metric, watched, weighted, rng, budget)

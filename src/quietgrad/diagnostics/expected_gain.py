@@ -7,13 +7,13 @@ other give g'M^-1 g without the part that is only noise, and a standard error.
 """
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
+from ..difference import UNKNOWN, Difference
 from ..families import AbstractFamily, FitsQuadratic
-from ..host_draws import spread_pairs
+from ..host_draws import sobol_pairs
 from ..points import Points
 from .draws import Draws
 from .metric import Metric
@@ -24,17 +24,6 @@ TOO_STEEP = 1e100
 MORE_GROUPS = (32, 128)
 
 
-class ExpectedGain(NamedTuple):
-    """Nats that a Newton step promises, with the standard error of that estimate."""
-
-    nats: float
-    error: float
-
-    def below(self, gain: float) -> bool:
-        """Whether going on is not worth `gain` nats, beyond doubt. It cannot lose any."""
-        return max(self.nats, 0.0) + 2 * self.error < gain
-
-
 def expected_gain(
     points: Points,
     q: FitsQuadratic,
@@ -43,16 +32,16 @@ def expected_gain(
     *,
     groups: int = GROUPS,
     pairs: int = PAIRS,
-) -> ExpectedGain:
+) -> Difference:
     """From fresh draws of q. `precision` is the target's; the inverse of q's covariance by default, and
     where the target has none: an improper one is flat in some direction."""
     root = None if precision is None else _root(precision)
     whitened = []
     for _ in range(groups):
-        e = spread_pairs(q.base, pairs, q.base_dim, rng)
+        e = sobol_pairs(q.base, pairs, q.base_dim, rng)
         _, slope = points(q.host_transport(e))
         if not np.all(np.isfinite(slope)):
-            return ExpectedGain(math.inf, 0.0)
+            return UNKNOWN
         mean = np.mean(slope, axis=0)
         location = q.whitened(mean) if root is None else np.linalg.solve(root, mean)
         whitened.append(np.concatenate([location, q.scale_gradient(e, slope)]))
@@ -60,21 +49,21 @@ def expected_gain(
 
 
 def conclusive_gain(
-    left: ExpectedGain,
+    left: Difference,
     points: Points,
     q: FitsQuadratic,
     rng: np.random.Generator,
     precision: Float[np.ndarray, "dim dim"] | None = None,
     *,
     worth: float,
-) -> ExpectedGain:
+) -> Difference:
     """What is left, with more draws where it takes them to tell whether that is `worth` nats.
 
     The scales of a full-rank family have as many directions as there are pairs of coordinates, and the
     noise of all of them adds up.
     """
     for groups in MORE_GROUPS:
-        if left.below(worth) or left.nats - 2 * left.error > worth:
+        if left.non_negative.clearly_below(worth) or left.clearly_above(worth):
             break
         left = expected_gain(points, q, rng, precision, groups=groups)
     return left
@@ -88,14 +77,14 @@ def _root(precision: Float[np.ndarray, "dim dim"]) -> Float[np.ndarray, "dim dim
         return None
 
 
-def paired_square(groups: Float[np.ndarray, "groups n"]) -> ExpectedGain:
+def paired_square(groups: Float[np.ndarray, "groups n"]) -> Difference:
     """Half the squared length of the mean of independent vectors, unbiased, by leaving one out.
 
     Infinite where squares are no numbers any more, as next to a spike.
     """
     count = len(groups)
     if not np.max(np.abs(groups), initial=0.0) < TOO_STEEP:
-        return ExpectedGain(math.inf, 0.0)
+        return UNKNOWN
 
     def estimate(some: Float[np.ndarray, "some n"]) -> float:
         total, number = np.sum(some, axis=0), len(some)
@@ -103,10 +92,10 @@ def paired_square(groups: Float[np.ndarray, "groups n"]) -> ExpectedGain:
 
     left = [estimate(np.delete(groups, i, axis=0)) for i in range(count)]
     error = math.sqrt((count - 1) * float(np.var(left)))
-    return ExpectedGain(estimate(groups), error)
+    return Difference(estimate(groups), error)
 
 
-def gain_at(q: AbstractFamily, draws: Draws, metric: Metric) -> ExpectedGain:
+def gain_at(q: AbstractFamily, draws: Draws, metric: Metric) -> Difference:
     """The same from draws at hand, in the posterior's metric, for any family.
 
     A family that is not Gaussian is taken as if a shift and a scale of every coordinate followed it:
@@ -116,7 +105,7 @@ def gain_at(q: AbstractFamily, draws: Draws, metric: Metric) -> ExpectedGain:
     for rows in np.split(np.arange(len(draws.z)), draws.groups):
         slope = draws.slope[rows]
         if not np.all(np.isfinite(slope)):
-            return ExpectedGain(math.inf, 0.0)
+            return UNKNOWN
         location = metric.pull(np.mean(slope, axis=0)[None, :])[0]
         if isinstance(q, FitsQuadratic):
             scales = q.scale_gradient(draws.e[rows], slope)

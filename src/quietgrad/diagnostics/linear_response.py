@@ -19,7 +19,7 @@ from jaxtyping import Array, Float
 
 from .._host import on_device
 from ..families import AbstractFamily, HasEntropy, HasMoments, split
-from ..host_draws import spread_pairs
+from ..host_draws import sobol_pairs
 from ..targets import Target
 
 # Antithetic pairs; systems solved at once; iterations of conjugate gradients, at most.
@@ -70,7 +70,7 @@ def linear_response(
     assert isinstance(q, HasMoments)
     chosen = _checked(coordinates, q.dim)
     pairs = max(LEAST_PAIRS, min(PAIRS, WORK // (2 * AT_ONCE * max(target.rows, q.dim))))
-    e = on_device(spread_pairs(q.base, pairs, q.base_dim, rng), q.dtype)
+    e = on_device(sobol_pairs(q.base, pairs, q.base_dim, rng), q.dtype)
     places, diagonal = _layout(q)
 
     def product(v: Float[np.ndarray, "systems params"]) -> Float[np.ndarray, "systems params"]:

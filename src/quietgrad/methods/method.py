@@ -1,6 +1,7 @@
 """The contract of a method: how an ELBO is climbed. Settings in the module, everything else recorded."""
 
 import abc
+import dataclasses
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -9,7 +10,7 @@ from jaxtyping import Array, UInt32
 
 from .._random import key_of
 from ..families import AbstractFamily, MeanField
-from ..recorder import Answer, Problem, Recorder
+from ..recorder import Candidate, Problem, Recorder
 from ..status import Status
 from ..targets import Target
 
@@ -23,11 +24,15 @@ class Scouted(NamedTuple):
     """Where a start leads, roughly: a mean-field start there, and an answer if its ELBO is finite."""
 
     first: MeanField
-    answer: Answer | None
+    answer: Candidate | None
 
 
 class AbstractMethod(eqx.Module):
     """A way to maximise the ELBO. Frozen: the same method can fit any number of problems."""
+
+    def __str__(self) -> str:
+        """The whole plan: every number, whether it is a default or not."""
+        return "\n".join(_lines(self))
 
     @property
     def chooses_family(self) -> bool:
@@ -39,24 +44,36 @@ class AbstractMethod(eqx.Module):
         del target, q, batch_size
         return None
 
-    def scout(self, problems: Sequence[Problem], recorder: Recorder) -> list[Scouted] | None:
+    def pilot(self, problems: Sequence[Problem], session: Recorder) -> list[Scouted] | None:
         """Where problems that differ in their starts lead, for far less than a fit; None if unknown."""
-        del problems, recorder
+        del problems, session
         return None
 
     @abc.abstractmethod
-    def run(self, problem: Problem, recorder: Recorder) -> Ending:
-        """Fit. Answers, decisions, clock and random seeds go through the recorder.
+    def run(self, problem: Problem, session: Recorder) -> Ending:
+        """Fit. Answers, decisions, clock and random seeds go through the session.
 
-        The answer of the fit is `recorder.answer`, by default the best one that was told.
+        The answer of the fit is `session.answer`, by default the best one that was told.
         """
 
 
-def started_from(q: AbstractFamily, solution: AbstractFamily, recorder: Recorder) -> AbstractFamily:
+def started_from(q: AbstractFamily, solution: AbstractFamily, session: Recorder) -> AbstractFamily:
     """The member of q's family that is closest to the solution of a simpler one, by one program."""
-    return _start(q, solution, recorder.words("start"))
+    return _start(q, solution, session.words("start"))
 
 
 @eqx.filter_jit
 def _start(q: AbstractFamily, solution: AbstractFamily, words: UInt32[Array, "2"]) -> AbstractFamily:
     return q.start_from(solution, key=key_of(words))
+
+
+def _lines(module: eqx.Module, name: str = "", indent: str = "") -> list[str]:
+    """A module with all its fields, one a line, those of its parts indented."""
+    lines = [f"{indent}{name}{type(module).__name__}"]
+    for field in dataclasses.fields(module):
+        value, inner = getattr(module, field.name), f"{indent}  "
+        if isinstance(value, eqx.Module) and dataclasses.fields(value):
+            lines += _lines(value, f"{field.name}: ", inner)
+        else:
+            lines.append(f"{inner}{field.name}: {value}")
+    return lines

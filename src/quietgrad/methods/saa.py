@@ -12,25 +12,21 @@ from jaxtyping import Float
 
 from .._checks import part, whole
 from .._random import key_of
-from ..clock import OPTIMISE
 from ..estimators import Quiet
 from ..families import AbstractFamily, FitsQuadratic, MeanField
-from ..host_draws import spread_pairs
-from ..judging import paired
+from ..host_draws import sobol_pairs
+from ..judging import paired_difference
 from ..points import Points
-from ..recorder import Answer
+from ..recorder import Candidate
 from ..samplers import REGISTRY as SAMPLERS
 from ..samplers import AbstractSampler, Antithetic, Rqmc
+from ..solvers import FixedDraws, Run, Stop, drive
+from ..solvers.finite_start import finite_start
 from ..status import Status
 from ..targets import Target
-from .finite_start import finite_start
-from .fixed_draws import Climb, climb
+from .gaussian import Curvature
 from .method import AbstractMethod, Ending, Problem, Recorder, started_from
-from .newton import Curved, newton, suits
 from .sgd import Sgd
-
-POLISH_STEPS, RICHER_POLISH_STEPS = 500, 3000
-CHECKS = 10
 
 
 class Saa(AbstractMethod):
@@ -38,8 +34,10 @@ class Saa(AbstractMethod):
 
     `draws` to begin with, doubled up to `most_draws` until that gains less than `gain` nats. With
     `fresh` off the fixed draws are not judged, as in DADVI (Giordano et al. 2024). `sampler` makes the
-    draws; antithetic pairs of Sobol points by default. `polish_steps` are 500, or 3000 for families
-    beyond mean-field.
+    draws; antithetic pairs of Sobol points by default. Newton steps of `curvature` follow where they
+    suit. `polish_steps` of None are `mean_field_polish_steps`, or `richer_polish_steps` for families
+    beyond mean-field, with `checks` evaluations; the fit has converged if they gain less than
+    `polish_gain` nats.
     """
 
     draws: int = 32
@@ -53,6 +51,11 @@ class Saa(AbstractMethod):
     )
     polish_steps: int | None = None
     polish_rate: float = 0.01
+    polish_gain: float = 1.0
+    mean_field_polish_steps: int = 500
+    richer_polish_steps: int = 3000
+    checks: int = 10
+    curvature: Curvature = Curvature()
 
     def __check_init__(self):
         """Numbers of draws and iterations are whole."""
@@ -67,73 +70,62 @@ class Saa(AbstractMethod):
             return "the method 'saa' does not fit hyperparameters; use 'auto' or 'sgd'"
         return Quiet().refuses(target, q) or self.sampler.refuses(self.draws, q.base, q.base_dim)
 
-    def run(self, problem: Problem, recorder: Recorder) -> Ending:
-        """Climb at growing numbers of draws, start the family there, Newton steps, polish."""
+    def run(self, problem: Problem, session: Recorder) -> Ending:
+        """Maximise at growing numbers of draws, start the family there, Newton steps, polish."""
         target, q = problem.target, problem.q
-        start = MeanField.start_of(q, recorder.rng("mean-field"))
-        points = Points(target, q.dtype)
-        recorder.look_with(points)
-        begun = recorder.stage(
-            "start", lambda: finite_start(points, start, recorder.rng("starts"), recorder)
-        )
-        answer, rested = self._climb(points, begun, recorder)
-        if start is not q:
-            if not q.contains(start):
-                answer = recorder.look(q, answer.step)
-            else:
-                inside = started_from(q, answer.q, recorder)
-                answer = recorder.look(inside, answer.step)
-                if suits(points, inside):
-                    at, rng = Curved(inside, answer.terms, answer.step), recorder.rng("newton")
-                    found = recorder.stage("newton", lambda: newton(points, at, recorder, rng))
-                    answer, rested = Answer(found.q, found.steps, found.terms), found.rested
+        first = MeanField.start_of(q, session.rng("mean-field"))
+        session.use_points(Points(target, q.dtype))
+        start = finite_start(session.points, first, session)
+        run = self._fixed(session, session.evaluate(start, 0))
+        best, stationary = run.best, run.stationary
+        if first is not q:
+            inside = started_from(q, best.q, session) if q.contains(first) else q
+            best = session.evaluate(inside, best.step)
+            if q.contains(first) and self.curvature.suits(session.points, inside):
+                run = self.curvature.steps_from(session, best, self.gain)
+                best, stationary = run.best, run.stationary
         steps = self.polish_steps
         if steps is None:
             richer = not isinstance(q, FitsQuadratic) or q.correlated
-            steps = RICHER_POLISH_STEPS if richer else POLISH_STEPS
+            steps = self.richer_polish_steps if richer else self.mean_field_polish_steps
         if steps:
-            rested = self._polish(problem, answer, steps, recorder)
-        if rested:
-            return Status.CONVERGED, "the judge's draws see no further gain"
+            stationary = self._polish(session, best, steps)
+        if stationary:
+            return Status.CONVERGED, "the evaluator's draws see no further gain"
         return Status.BUDGET, "the iterations were used up while the ELBO still rose; allow more"
 
-    def _climb(self, points: Points, start: MeanField, recorder: Recorder) -> tuple[Answer, bool]:
-        """The best answer of growing numbers of draws, and whether the last climb came to rest."""
-        how = Climb(self.gain, iterations=self.most_iterations, judged_by_fresh=self.fresh)
-        count, best, rested = self.draws, None, False
-        while count <= max(self.draws, self.most_draws):
-            e, step = self._draws(start, count, recorder), 0 if best is None else best.step
-            found = recorder.stage(
-                f"climb at {count} draws",
-                lambda start=start, e=e, step=step: climb(points, start, e, how, recorder, step=step),
-            )
-            rested = found.rested
-            if best is not None:
-                gained, error = paired(found.terms, best.terms)
-                if gained < max(2 * error, self.gain):
-                    kept = found if gained > 0 else best
-                    return Answer(kept.q, found.steps, kept.terms), rested
-            best, start = Answer(found.q, found.steps, found.terms), found.q
+    def _fixed(self, session: Recorder, start: Candidate) -> Run:
+        """The best of growing numbers of draws, until more of them gain too little."""
+        solver, count, run = FixedDraws(), self.draws, None
+        keep = "better" if self.fresh else "last"
+        stop = Stop(gain=self.gain, iterations=self.most_iterations, keep=keep)
+        while True:
+            before = start if run is None else run.best
+            q = before.q
+            assert isinstance(q, MeanField)
+            state = solver.at(q, self._draws(q, count, session))
+            name = f"fixed draws, {count}"
+            run = drive(solver, before, session, stop, name=name, state=state)
             count *= 2
-        assert best is not None
-        return best, rested
+            change = paired_difference(run.best.terms, before.terms)
+            more = before is start or change.clearly_above(self.gain)
+            if not more or count > max(self.draws, self.most_draws):
+                return run
 
-    def _draws(self, q: MeanField, count: int, recorder: Recorder) -> Float[np.ndarray, "draws dim"]:
+    def _draws(self, q: MeanField, count: int, session: Recorder) -> Float[np.ndarray, "draws dim"]:
         """Fixed draws; more of them begin with the fewer ones where the sampler's points do."""
         if self.sampler == Antithetic(Rqmc()):
-            return spread_pairs(q.base, count // 2, q.dim, recorder.rng("fixed draws"))
-        shape, key = (count, q.dim), key_of(recorder.words("fixed draws"))
+            return sobol_pairs(q.base, count // 2, q.dim, session.rng("fixed draws"))
+        shape, key = (count, q.dim), key_of(session.words("fixed draws"))
         return np.asarray(
             self.sampler.draw(self.sampler.init(*shape), q.base, shape, q.dtype, key=key), float
         )
 
-    def _polish(self, problem: Problem, answer: Answer, steps: int, recorder: Recorder) -> bool:
-        """Stochastic steps with a decaying rate; True if they gained less than a nat."""
+    def _polish(self, session: Recorder, start: Candidate, steps: int) -> bool:
+        """Stochastic steps with a decaying rate; True if they did not clearly gain much."""
         rate = optax.cosine_decay_schedule(self.polish_rate, steps)
-        every = max(1, steps // CHECKS)
-        polish = Sgd(Quiet(), optax.adam(rate), steps, every, by_clock=False)
-        before = recorder.best
-        polish.steps_from(Problem(problem.target, answer.q), recorder, first=answer.step)
-        with recorder.clock.phase(OPTIMISE):
-            gained, error = paired(recorder.best.terms, before.terms)
-        return gained - 2 * error < 1.0
+        polish = Sgd(Quiet(), optax.adam(rate), steps, max(1, steps // self.checks), by_clock=False)
+        before = session.best
+        polish.steps_from(session, start)
+        change = paired_difference(session.best.terms, before.terms)
+        return not change.clearly_above(self.polish_gain)

@@ -2,13 +2,13 @@
 
 from .checkpoint import book_of
 from .limits import INTERRUPTED, Ended, Interrupts
-from .problem import DEFAULT, Answer, Callback, Evaluation, Moment, Problem
+from .problem import DEFAULT, Callback, Candidate, Evaluation, Moment, Problem
 from .recorder import Recorder
 
 __all__ = [
     "DEFAULT",
     "INTERRUPTED",
-    "Answer",
+    "Candidate",
     "Callback",
     "Ended",
     "Evaluation",

@@ -9,11 +9,11 @@ from jaxtyping import Float
 
 from .. import movement, trouble
 from ..families import AbstractFamily
-from ..judging import Terms, paired
+from ..judging import Terms, paired_difference
 from ..ridges import ridge
 from ..status import Status
 from .limits import Ended
-from .problem import Answer, Problem
+from .problem import Candidate, Problem
 from .values import Sight
 
 # Nats below a contained family's solution that a converged fit may be, apart from noise.
@@ -34,9 +34,9 @@ class Evidence(NamedTuple):
     `points` makes some draws of a q, and `sight` looks at the log density.
     """
 
-    start: Answer | None
-    best: Answer
-    answer: Answer
+    start: Candidate | None
+    best: Candidate
+    answer: Candidate
     points: Callable[[AbstractFamily], Float[np.ndarray, "points dim"]]
     sight: Sight
 
@@ -61,7 +61,7 @@ def true_ending(
             "convergence: some draws of q are where the density all but vanishes; try a narrower "
             "start, or another parametrisation"
         )
-    behind, error = paired(best.terms, answer.terms)
+    behind, error = paired_difference(best.terms, answer.terms)
     if status is Status.CONVERGED and behind > 2 * error + BELOW and problem.q.contains(best.q):
         return Status.STALLED, (
             f"the fit ended {behind:.2f} ± {error:.2f} nats below the {type(best.q).__name__} "
@@ -85,7 +85,7 @@ def true_ending(
     return status, hint
 
 
-def watched(problem: Problem, sight: Sight, answer: Answer, start: Answer, factor: float) -> float:
+def watched(problem: Problem, sight: Sight, answer: Candidate, start: Candidate, factor: float) -> float:
     """End a fit whose location or scales run away, as soon as that is plain.
 
     What has changed by more than `factor` since the start is looked at; the factor for the next look.
@@ -105,7 +105,7 @@ def watched(problem: Problem, sight: Sight, answer: Answer, start: Answer, facto
     return factor * movement.SUSPICIOUS
 
 
-def _ridge(problem: Problem, sight: Sight, place: Answer) -> trouble.Trouble | None:
+def _ridge(problem: Problem, sight: Sight, place: Candidate) -> trouble.Trouble | None:
     number_bytes = np.dtype(place.q.dtype).itemsize
     mean, std = place.terms.mean, place.terms.std
     return ridge(problem.target, sight.density, mean, std, number_bytes)

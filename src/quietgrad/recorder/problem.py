@@ -86,7 +86,7 @@ class Moment(NamedTuple):
 Callback = Callable[[Moment], Mapping[str, float | int] | None]
 
 
-class Answer(NamedTuple):
+class Candidate(NamedTuple):
     """A candidate for the result, with its terms at the judge's draws."""
 
     q: AbstractFamily

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from .._progress import Sight, time_left
 from ..clock import OPTIMISE, Clock
 from ..estimators import AbstractEstimator, name_of
-from .problem import Answer
+from .problem import Candidate
 
 
 def _unknown() -> None:
@@ -29,7 +29,7 @@ class Progress:
 
     def sight(
         self,
-        answer: Answer,
+        answer: Candidate,
         row: Mapping[str, float | int],
         estimator: AbstractEstimator | None,
         left: float,

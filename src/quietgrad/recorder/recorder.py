@@ -15,10 +15,11 @@ from .._progress import Show, progress_line
 from .._random import key_of
 from ..checkpoints import Book, Mark, NoBook
 from ..clock import COMPILE, EVALUATE, OPTIMISE, Clock
-from ..estimators import AbstractEstimator
+from ..estimators import AbstractEstimator, name_of
 from ..families import AbstractFamily
 from ..history import History
-from ..judging import Judge, Terms, paired
+from ..journal import Decision
+from ..judging import Judge, Terms, paired_difference
 from ..points import Points
 from ..status import Status
 from .answers import Answers
@@ -26,7 +27,7 @@ from .endings import Evidence, true_ending, watched
 from .judges import Judges
 from .limits import Interrupts, Limits
 from .looks import Looks
-from .problem import DEFAULT, Answer, Callback, Evaluation, Moment, Problem
+from .problem import DEFAULT, Callback, Candidate, Evaluation, Moment, Problem
 from .progress import Progress
 from .state import Kept
 from .streams import Streams
@@ -34,6 +35,7 @@ from .values import Sight, sight_of
 
 NO_BOOK = NoBook()
 T = TypeVar("T")
+Row = dict[str, float | int]
 
 
 class Recorder:
@@ -66,6 +68,7 @@ class Recorder:
         self.answers, self.factor = Answers(), movement.SUSPICIOUS
         streams = Streams(key)
         self.words, self.rng = streams.words, streams.rng
+        self._points: Points | None = None
         self.book = book
         if book.record is not None:
             self.clock.go_on(book.record["clock"], book.record["programs"])
@@ -76,20 +79,20 @@ class Recorder:
     # Answers
 
     @property
-    def start(self) -> Answer | None:
+    def start(self) -> Candidate | None:
         """The first answer that was told."""
         return self.answers.start
 
     @property
-    def best(self) -> Answer:
+    def best(self) -> Candidate:
         """The best answer so far; the start, before anything was told."""
         if self.answers.best is None:
             with self.clock.phase(EVALUATE):
-                return Answer(self.problem.q, 0, self.terms(self.problem.q))
+                return Candidate(self.problem.q, 0, self.terms(self.problem.q))
         return self.answers.best
 
     @property
-    def answer(self) -> Answer:
+    def answer(self) -> Candidate:
         """What the fit returns: the family's best answer, or the last one if that is preferred.
 
         A fit that ended while it was still in a simpler family returns that solution as a member of the
@@ -97,7 +100,7 @@ class Recorder:
         """
         return self.answers.chosen(self._own_best())
 
-    def choose(self, answer: Answer) -> Answer:
+    def choose(self, answer: Candidate) -> Candidate:
         """Go back to an earlier answer: what was told since is not the better one beyond doubt."""
         self.answers.best = self.answers.own = answer
         return answer
@@ -115,19 +118,24 @@ class Recorder:
         """q at the judge's draws, charged to whatever phase this is."""
         return self.judge.terms(q)
 
-    def may_look(self) -> bool:
+    def can_evaluate(self) -> bool:
         """Whether an evaluation like the last one would keep within its share of the time."""
         return self.looks.affordable(self.clock, self.evaluation.share)
 
-    def look(self, q: AbstractFamily, step: int, *, state: PyTree = None) -> Answer:
-        """Evaluate q, write it down, and keep it if it is the best so far."""
-        with self.clock.phase(EVALUATE):
-            terms = self.looks.timed(self.clock, lambda: self.terms(q))
-        return self.tell(q, step, terms, state=state)
+    def candidate(self, q: AbstractFamily, step: int, state: PyTree = None) -> Candidate:
+        """q with its terms at the evaluator's draws, charged to whatever phase this is."""
+        return Candidate(q, step, self.looks.timed(self.clock, lambda: self.terms(q)), state)
 
-    def tell(self, q: AbstractFamily, step: int, terms: Terms, *, state: PyTree = None) -> Answer:
-        """Write down an evaluation that was made anyway; end the fit where it has to end."""
-        answer, self.steps = Answer(q, step, terms, state), max(step, self.steps)
+    def evaluate(self, q: AbstractFamily, step: int, state: PyTree = None) -> Candidate:
+        """Evaluate q and record it, on the clock of evaluations."""
+        with self.clock.phase(EVALUATE):
+            found = self.candidate(q, step, state)
+        self.record(found)
+        return found
+
+    def record(self, answer: Candidate) -> Row:
+        """Add a row to the history, keep the best, and end the fit where it has to end."""
+        self.steps, q, step = max(answer.step, self.steps), answer.q, answer.step
         first = self.start is None
         self.answers.add(answer, own=self.problem.any_family or type(q) is type(self.problem.q))
         seen = self.shown_terms(answer)
@@ -142,32 +150,39 @@ class Recorder:
         with self.clock.phase(EVALUATE):
             more = None
             if self.callback is not None and not self.book.replaying:
-                more = self.callback(Moment(q, step, row["seconds"], state))
-        self.history.add({**row, **(more or {})})
+                more = self.callback(Moment(q, step, row["seconds"], answer.estimator_state))
+        row = {**row, **(more or {})}
+        self.history.add(row)
         self._show(lambda: self.progress.sight(answer, row, self.estimator, self.left()))
         if not first and self.start is not None:
             self.factor = watched(self.problem, self.sight, answer, self.start, self.factor)
         self.check()
-        return answer
+        return row
 
-    def shown_terms(self, answer: Answer) -> Terms:
+    def shown_terms(self, answer: Candidate) -> Terms:
         """What the history shows of an answer: its terms, or those at draws that all methods share."""
         if self.judges.shown is None:
             return answer.terms
         with self.clock.phase(EVALUATE):
             return self.judges.shown.terms(answer.q)
 
-    def tell_better(self, found: Answer, rival: Answer | None, step: int) -> Answer:
-        """Tell of the better of two answers: the history shows what would be returned now."""
+    def record_better(self, found: Candidate, incumbent: Candidate | None, step: int) -> Row:
+        """Record the better of two candidates: the history shows what would be returned now."""
         better = found
-        if rival is not None and paired(rival.terms, found.terms)[0] > 0:
-            better = rival
-        return self.tell(better.q, step, better.terms)
+        if incumbent is not None and paired_difference(incumbent.terms, found.terms).nats > 0:
+            better = incumbent
+        return self.record(better._replace(step=step))
 
-    def passed(self, step: int) -> None:
+    def advance(self, step: int) -> None:
         """Steps were taken that nobody evaluated; end the fit where it has to end."""
         self.steps = max(step, self.steps)
         self.check()
+
+    def note(self, kind: str, *, estimator: AbstractEstimator | None = None, **numbers: Any) -> None:
+        """Write a decision into the journal."""
+        estimator = self.estimator if estimator is None else estimator
+        name = "" if estimator is None else name_of(estimator)
+        self.decisions.append(Decision(self.steps, kind, name, numbers))
 
     # Limits
 
@@ -217,13 +232,19 @@ class Recorder:
 
     # Endings
 
-    def look_with(self, points: Points) -> None:
-        """Look at the log density with a program that the method has anyway."""
-        self.sight = Sight(lambda z: points(z)[0], points)
+    @property
+    def points(self) -> Points:
+        """The target's values, gradients and curvature on the host, as the method asked for them."""
+        assert self._points is not None, "a method that needs points says so by use_points"
+        return self._points
+
+    def use_points(self, points: Points) -> None:
+        """Evaluate the log density by this program, here too."""
+        self._points, self.sight = points, Sight(lambda z: points(z)[0], points)
 
     def true_ending(self, status: Status, hint: str, final: Terms) -> tuple[Status, str]:
         """The ending as it is: what a method claims, checked against its answer at fresh draws."""
-        known = Evidence(self.start, self.best, self.answer, self.points, self.sight)
+        known = Evidence(self.start, self.best, self.answer, self.draws_of, self.sight)
         return true_ending(self.problem, status, hint, final, known)
 
     def final_terms(self, q: AbstractFamily) -> Terms:
@@ -235,16 +256,16 @@ class Recorder:
         """With how many draws and how often the ELBO was judged, in a sentence."""
         return self.judges.in_words(len(self.history))
 
-    def _own_best(self) -> Answer:
+    def _own_best(self) -> Candidate:
         """The best answer of the family that was asked for."""
         best, q = self.best, self.problem.q
         if self.answers.own is not None or self.problem.any_family or type(best.q) is type(q):
             return self.answers.own or best
         inside = q.start_from(best.q, key=key_of(self.words("inside"))) if q.contains(best.q) else q
         with self.clock.phase(EVALUATE):
-            self.answers.own = Answer(inside, best.step, self.terms(inside))
+            self.answers.own = Candidate(inside, best.step, self.terms(inside))
         return self.answers.own
 
-    def points(self, q: AbstractFamily) -> np.ndarray:
+    def draws_of(self, q: AbstractFamily) -> np.ndarray:
         """A few draws of q, to look at the target with when something is wrong."""
         return np.asarray(q.sample(key_of(self.words("points")), 8), float)

@@ -6,7 +6,7 @@ from ..estimators import AbstractEstimator
 from ..history import History
 from .answers import Answers
 from .looks import Looks
-from .problem import Answer
+from .problem import Candidate
 
 if TYPE_CHECKING:
     from .recorder import Recorder
@@ -22,10 +22,10 @@ class Snapshot(NamedTuple):
     looks: int
     last_look: float
     factor: float
-    start: Answer | None
-    last: Answer | None
-    best: Answer | None
-    own: Answer | None
+    start: Candidate | None
+    last: Candidate | None
+    best: Candidate | None
+    own: Candidate | None
     prefer_last: bool
     saw_bad: bool
 

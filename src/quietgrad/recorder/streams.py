@@ -19,6 +19,6 @@ class Streams:
         """The two words of the key of a stream."""
         return on_device(self.rng(stream).integers(0, 2**32, 2, np.uint32))
 
-    def rng(self, stream: str) -> np.random.Generator:
-        """The host's random numbers of a stream."""
-        return np.random.default_rng([*self._key, zlib.crc32(stream.encode())])
+    def rng(self, stream: str, *numbers: int) -> np.random.Generator:
+        """The host's random numbers of a stream, or of one step of it."""
+        return np.random.default_rng([*self._key, zlib.crc32(stream.encode()), *numbers])

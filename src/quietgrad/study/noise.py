@@ -19,7 +19,7 @@ from jaxtyping import Array, Float, Int, Key, PyTree
 from ..estimators import AbstractEstimator
 from ..families import AbstractFamily
 from ..gradient_noise import GROUPS, gradient_variance, variance_ratio
-from ..methods.steps import strong
+from ..solvers.steps import strong
 from ..targets import Target
 
 # Fewer passes of LLVM: a third less time to compile, and hardly slower.

@@ -7,7 +7,7 @@ import numpy as np
 from .. import trouble
 from ..clock import OPTIMISE
 from ..families import MeanField
-from ..host_draws import spread_pairs
+from ..host_draws import sobol_pairs
 from ..points import Points
 from ..recorder import Ended, Recorder
 
@@ -16,12 +16,16 @@ PAIRS, NUMBERS = 16, 2**22
 NARROWER, NARROW = 4, -4.0
 
 
-def finite_start(
-    points: Points, start: MeanField, rng: np.random.Generator, recorder: Recorder
-) -> MeanField:
+def narrower(start: MeanField, by: float) -> MeanField:
+    """The start with its log scales lowered."""
+    return MeanField.of(np.asarray(start.loc), np.asarray(start.log_std) - by, start)
+
+
+def finite_start(points: Points, start: MeanField, recorder: Recorder) -> MeanField:
     """A start at whose draws the density is finite: narrower, then at zero, then narrow anywhere."""
+    rng = recorder.rng("starts")
     pairs = max(2, min(PAIRS, NUMBERS // (2 * start.dim)))
-    e = spread_pairs(start.base, pairs, start.dim, rng)
+    e = sobol_pairs(start.base, pairs, start.dim, rng)
     loc, log_std = np.asarray(start.loc, float), np.asarray(start.log_std, float)
     tried: list[np.ndarray] = []
     anywhere = [rng.standard_normal(start.dim) for _ in range(NARROWER)]

@@ -12,18 +12,9 @@ import numpy as np
 from jaxtyping import PyTree
 
 from .._host import on_device
-from ..judging import paired
-from ..status import Status
-from .method import Ending, Recorder
-from .steps import Carry, Job
 
-# Iterates that a mean needs at least, and nats that make a difference.
-LEAST, NATS = 8, 0.5
-NOISY = (
-    "the ELBO has stopped rising, but {gain:.2f} ± {error:.2f} nats below that of the mean of late "
-    "iterates: the noise of the steps keeps it there; let the rate decay (optax.cosine_decay_schedule), "
-    'take more draws, or use method="auto"'
-)
+# Iterates that a mean needs at least.
+LEAST = 8
 
 
 class Sums(NamedTuple):
@@ -60,18 +51,6 @@ class Late(NamedTuple):
         form, dtypes = jax.tree.structure(params), [x.dtype for x in jax.tree.leaves(params)]
         means = [on_device(x / number, d) for x, d in zip(arrays, dtypes, strict=True)]
         return jax.tree.unflatten(form, means)
-
-
-def held_by_noise(job: Job, carry: Carry, late: Late, recorder: Recorder) -> Ending | None:
-    """The ending of a run that no longer rises but whose late iterates have a better mean."""
-    mean = late.mean(carry.params)
-    if mean is None:
-        return None
-    last = recorder.terms(job.family(carry))
-    gain, error = paired(recorder.terms(job.family(carry._replace(params=mean))), last)
-    if not gain > NATS + 2 * error:
-        return None
-    return Status.BUDGET, NOISY.format(gain=gain, error=error)
 
 
 def _added(a: Sums, b: Sums) -> Sums:

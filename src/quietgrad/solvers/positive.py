@@ -13,7 +13,7 @@ from jaxtyping import Float
 FLOOR = 1e-7
 
 
-def positive(curvature: Float[np.ndarray, "dim dim"]) -> Float[np.ndarray, "dim dim"]:
+def make_positive_definite(curvature: Float[np.ndarray, "dim dim"]) -> Float[np.ndarray, "dim dim"]:
     """The nearest positive definite matrix: eigenvalues take their absolute values."""
     least = FLOOR * np.max(np.abs(np.diagonal(curvature)))
     try:
@@ -34,7 +34,7 @@ def newton_step(
     return basis @ np.linalg.solve(curvature, basis.T @ gradient)
 
 
-def out_of(
+def precision_from_basis(
     basis: Float[np.ndarray, "dim dim"], curvature: Float[np.ndarray, "dim dim"]
 ) -> Float[np.ndarray, "dim dim"]:
     """B^-T W B^-1, for a triangular basis: the precision in the target's own coordinates."""
@@ -43,7 +43,7 @@ def out_of(
     return 0.5 * (whole + whole.T)
 
 
-def root_of(
+def cholesky_from_basis(
     basis: Float[np.ndarray, "dim dim"], curvature: Float[np.ndarray, "dim dim"]
 ) -> Float[np.ndarray, "dim dim"]:
     """The lower triangular root of B W^-1 B', the covariance that goes with the curvature."""

@@ -1,8 +1,8 @@
 """Where many starts lead, roughly and all at once: searches that share their calls of one program.
 
 Where Hessians can be had, each start leads to a mode: L-BFGS together, then Newton steps to the top.
-Else the mean-field ELBO is climbed from all starts at the same few fixed draws: at equal draws it is one
-function, so that starts which lead to the same answer meet.
+Else the mean-field ELBO is maximised from all starts at the same few fixed draws: at equal draws it is
+one function, so that starts which lead to the same answer meet.
 """
 
 import math
@@ -11,40 +11,41 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Float
 
-from ..._lbfgs import minimise_together
-from ...clock import OPTIMISE
-from ...families import FitsQuadratic, MeanField
-from ...host_draws import levelled_pairs
-from ...points import Points
-from ...recorder import Answer, Recorder
-from ..method import Scouted
-from ..mode import ITERATIONS, MEMORY, loss_of, settled
-from .starts import around_mode, narrower
+from .._lbfgs import minimise_together
+from ..clock import OPTIMISE
+from ..families import FitsQuadratic, MeanField
+from ..host_draws import equal_magnitude_pairs
+from ..points import Points
+from ..recorder import Recorder
+from ..solvers import ModeSearch
+from ..solvers.finite_start import narrower
+from .method import Scouted
 
-# Pairs of fixed draws, and iterations, of a climb that only has to tell where it is going.
-PAIRS, CLIMB_ITERATIONS = 4, 60
+# Pairs of fixed draws, and iterations, of a search that only has to tell where it is going.
+PAIRS, ITERATIONS, MEMORY = 4, 60, 10
 # Squared length in posterior sds at which a search stands at the top of a mode that is known already.
 AT_THE_TOP = 0.01
 
 
-def scout_modes(
-    points: Points, starts: Sequence[MeanField], q: FitsQuadratic, recorder: Recorder
+def pilot_modes(
+    solver: ModeSearch,
+    points: Points,
+    starts: Sequence[MeanField],
+    q: FitsQuadratic,
+    session: Recorder,
 ) -> list[Scouted]:
     """The mode that each start leads to, and the member of q's family that suits it."""
     centers = np.stack([np.asarray(start.loc, float) for start in starts])
-
-    with recorder.clock.phase(OPTIMISE), np.errstate(all="ignore"):
-        found = minimise_together(
-            loss_of(points, recorder), centers, iterations=ITERATIONS, memory=MEMORY
-        )
-        known, scouted = [], []
-        for start, end in zip(starts, found, strict=True):
-            near = next((seen for mode, seen in known if _at_top(end.x - mode.z, mode.precision)), None)
+    known, scouted = [], []
+    with session.clock.phase(OPTIMISE), np.errstate(all="ignore"):
+        found = solver.search(points, centers, session.check)
+        for start, (z, loss) in zip(starts, found, strict=True):
+            near = next((seen for mode, seen in known if _at_top(z - mode.z, mode.precision)), None)
             if near is not None:
                 scouted.append(near)
                 continue
-            mode = settled(points, end.x, -end.value, recorder) if np.isfinite(end.value) else None
-            member = None if mode is None else around_mode(q, mode, recorder)
+            mode = solver.settle(points, z, loss, session.check) if np.isfinite(loss) else None
+            member = None if mode is None else solver.member(q, mode, session)
             if mode is None or member is None:
                 scouted.append(Scouted(start, None))
                 continue
@@ -52,20 +53,22 @@ def scout_modes(
             first = MeanField.of(mode.z, np.asarray(start.log_std), start)
             # Where the posterior is, and how wide, rather than where draws of a member happened to be.
             terms = member.terms._replace(mean=mode.z, std=std)
-            scouted.append(Scouted(first, Answer(member.q, 0, terms)))
+            scouted.append(Scouted(first, member._replace(terms=terms)))
             known.append((mode, scouted[-1]))
     return scouted
 
 
-def scout_climbs(points: Points, starts: Sequence[MeanField], recorder: Recorder) -> list[Scouted]:
-    """Where each start leads at the same few draws, and the judge's opinion of it."""
-    starts = [narrower(start) for start in starts]
+def pilot_searches(
+    points: Points, starts: Sequence[MeanField], session: Recorder, *, shrink: float
+) -> list[Scouted]:
+    """Where each start leads at the same few draws, and its terms at the evaluator's."""
+    starts = [narrower(start, shrink) for start in starts]
     first = starts[0]
-    e = levelled_pairs(first.base, PAIRS, first.dim, recorder.rng("scouts"))
+    e = equal_magnitude_pairs(first.base, PAIRS, first.dim, session.rng("pilot"))
     x = np.stack([np.concatenate([np.asarray(s.loc, float), s.log_std]) for s in starts])
 
     def loss(x: Float[np.ndarray, "k n"]) -> tuple[np.ndarray, np.ndarray]:
-        recorder.check()
+        session.check()
         loc, log_std = np.split(x, 2, axis=1)
         std = np.exp(log_std)
         z = loc[:, None] + std[:, None] * e
@@ -75,15 +78,15 @@ def scout_climbs(points: Points, starts: Sequence[MeanField], recorder: Recorder
         return -(np.mean(value, axis=1) + np.sum(log_std, axis=1)), -up
 
     scouted = []
-    with recorder.clock.phase(OPTIMISE), np.errstate(all="ignore"):
-        found = minimise_together(loss, x, iterations=CLIMB_ITERATIONS, memory=MEMORY)
+    with session.clock.phase(OPTIMISE), np.errstate(all="ignore"):
+        found = minimise_together(loss, x, iterations=ITERATIONS, memory=MEMORY)
         for start, end in zip(starts, found, strict=True):
-            recorder.check()
+            session.check()
             loc, log_std = np.split(end.x, 2)
             there = MeanField.of(loc, log_std, start) if np.isfinite(end.value) else start
-            terms = recorder.terms(there)
-            answer = Answer(there, 0, terms) if math.isfinite(terms.elbo) else None
-            scouted.append(Scouted(there if answer is not None else start, answer))
+            candidate = session.candidate(there, 0)
+            finite = math.isfinite(candidate.terms.elbo)
+            scouted.append(Scouted(there, candidate) if finite else Scouted(start, None))
     return scouted
 
 

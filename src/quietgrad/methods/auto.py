@@ -1,0 +1,292 @@
+"""auto: the solvers of a fit in turn, with nothing to tune.
+
+Where Hessians can be had, Newton steps begin at the mode with its curvature. Otherwise, and where they
+are not conclusive, the mean-field ELBO is maximised at fixed draws, and a richer family starts from that
+solution and never ends below it. Annealed stochastic steps gain what is left. The fit ends when going on
+is expected to gain less than `gain` nats.
+"""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import equinox as eqx
+
+from .._checks import whole
+from ..clock import OPTIMISE
+from ..diagnostics.expected_gain import expected_gain
+from ..difference import Difference
+from ..estimators import AbstractEstimator, resolve
+from ..families import AbstractFamily, FitsQuadratic, MeanField
+from ..judging import paired_difference
+from ..points import Points
+from ..recorder import Candidate
+from ..solvers import EXHAUSTED, LOST, STATIONARY, Annealed, FixedDraws, Run, Stop, drive
+from ..solvers.finite_start import finite_start, narrower
+from ..status import Status
+from ..targets import Target
+from .gaussian import Curvature
+from .ladder import ladder, up
+from .method import AbstractMethod, Ending, Problem, Recorder, Scouted, started_from
+from .pilot import pilot_modes, pilot_searches
+
+WALL = (
+    "steps ran into points next to the answer where the log density is NaN or infinite, so the answer "
+    "is not the best one; if the density is zero in part of the space, map that part away (log, logit)"
+)
+
+
+class Auto(AbstractMethod):
+    """Needs no tuning. `print(Auto())` shows its plan: solvers, and when one follows another.
+
+    `gain` nats are worth going on for, in high dimensions `gain_each` for each coordinate: a mean that
+    is 0.014 posterior sds off costs 1e-4. `steps` bound the stochastic ones. Any `estimator` but "auto"
+    is kept throughout. With `by_clock` off, estimators are compared by gradient evaluations instead of
+    seconds, and a fit can be repeated exactly. `fixed_draws=False` takes stochastic steps only.
+
+    `curvature` has the Newton steps, `search` the fixed draws, `anneal` the stochastic steps. Newton
+    steps from the mode are the answer if q is then within `conclusive` times `gain` of the posterior, by
+    its own draws. Beyond `many` coordinates the start of fixed draws is narrowed by exp(-`shrink`), if
+    that is better: noise adds up over coordinates. Minibatch fits search on `search_rows` rows, and a
+    mean-field solution that is only a start for a richer family is annealed until rounds gain less than
+    `coarse` times `gain`.
+    """
+
+    estimator: AbstractEstimator | str = eqx.field(
+        converter=lambda given: given if given == "auto" else resolve(given), default="auto"
+    )
+    gain: float = 0.5
+    gain_each: float = 1e-4
+    steps: int = eqx.field(converter=lambda n: whole(n, "steps", least=1), default=200_000)
+    by_clock: bool = True
+    fixed_draws: bool = True
+    curvature: Curvature = Curvature()
+    search: FixedDraws = FixedDraws()
+    anneal: Annealed = Annealed()
+    conclusive: float = 2.0
+    search_rows: int = 256
+    coarse: float = 10.0
+    many: int = 256
+    shrink: float = 3.0
+
+    def refuses(self, target: Target, q: AbstractFamily, batch_size: int | None) -> str | None:
+        """What a fixed estimator objects to."""
+        del batch_size
+        return None if isinstance(self.estimator, str) else self.estimator.refuses(target, q)
+
+    @property
+    def chooses_family(self) -> bool:
+        """Yes, by climbing a ladder of families."""
+        return True
+
+    def run(self, problem: Problem, session: Recorder) -> Ending:
+        """Solve for the family that was asked for; for any family, up the ladder as long as it pays."""
+        fit = Fit(self, problem, session)
+        if not problem.q.contains(fit.first):
+            return fit.finish(session.evaluate(problem.q, 0), far=True)
+        session.use_points(self._points(problem, session))
+        rungs = ladder(fit) if problem.any_family else []
+        if rungs:
+            return up(fit, rungs)
+        return fit.within(problem.q, None)
+
+    def pilot(self, problems: Sequence[Problem], session: Recorder) -> list[Scouted] | None:
+        """Modes, or searches at few draws; unknown for families that begin at a start of their own."""
+        firsts = [_first(problem, session, f" {n}") for n, problem in enumerate(problems)]
+        problem = problems[0]
+        if not self.fixed_draws or not problem.q.contains(firsts[0]):
+            return None
+        points = self._points(problem, session)
+        if self.curved(problem, points, problem.q):
+            assert isinstance(problem.q, FitsQuadratic)
+            return pilot_modes(self.curvature.mode, points, firsts, problem.q, session)
+        return pilot_searches(points, firsts, session, shrink=self.shrink)
+
+    def curved(self, problem: Problem, points: Points, q: AbstractFamily) -> bool:
+        """Whether Newton steps are worth it for a family."""
+        if not self.fixed_draws or problem.batch_size is not None:
+            return False
+        return self.curvature.suits(points, q)
+
+    def _points(self, problem: Problem, session: Recorder) -> Points:
+        """The target on the host: all rows, or some of them for minibatch fits."""
+        target = problem.target
+        if problem.batch_size is not None:
+            most = max(self.search_rows, problem.batch_size)
+            if target.rows > most:
+                target = problem.on_some_rows(most, session.rng("rows"))
+        return Points(target, problem.q.dtype)
+
+
+class Fit:
+    """A fit by `Auto` under way: its settings, the problem and the session."""
+
+    def __init__(self, auto: Auto, problem: Problem, session: Recorder):
+        self.auto, self.problem, self.session = auto, problem, session
+        self.gain = max(auto.gain, auto.gain_each * problem.q.dim)
+        self.first = _first(problem, session)
+        self.estimator = None if isinstance(auto.estimator, str) else auto.estimator
+
+    def within(self, q: AbstractFamily, below: Candidate | None) -> Ending:
+        """The best member of q's family, from the mode and from the solution of a simpler family."""
+        auto, session, stationary, ahead = self.auto, self.session, False, None
+        curved = auto.curved(self.problem, session.points, q)
+        if curved:
+            around = self.first if below is None else below.q
+            ahead = auto.curvature.from_mode(session, around, q, self.gain)
+            if below is None and ahead is not None and self._conclusive(ahead):
+                settled = auto.curvature.settle(session, ahead, self.gain)
+                gained = paired_difference(settled.candidate.terms, ahead.best.terms)
+                if not gained.clearly_above(self.gain):
+                    return settled.ending or self.finish(settled.candidate, near=True)
+                # Steps that were stationary gained much once they averaged more draws: the target is
+                # far from quadratic there, and another start may lead higher.
+                session.note("valley", gained=gained.nats)
+                ahead = settled.run
+        if below is None:
+            below, stationary = self.mean_field(ahead)
+        start = below if type(below.q) is type(q) else self._embedded(q, below)
+        if curved:
+            run = auto.curvature.steps_from(
+                session, start, self.gain, incumbent=None if ahead is None else ahead.best
+            )
+            if ahead is not None and paired_difference(ahead.best.terms, run.best.terms).nats >= 0:
+                run = ahead
+            settled = auto.curvature.settle(session, run, self.gain)
+            return settled.ending or self.finish(settled.candidate, near=True)
+        if stationary and start is below and (ending := self._nothing_left(start)):
+            return ending
+        return self.finish(start)
+
+    def mean_field(self, ahead: Run | None = None) -> tuple[Candidate, bool]:
+        """The mean-field solution, with minibatches and a richer family only roughly; and whether a
+        search at fixed draws is stationary there.
+        """
+        auto, session = self.auto, self.session
+        if not auto.fixed_draws:
+            start = session.evaluate(self.first, 0)
+            run = self._annealed(start, auto.coarse * self.gain, "mean-field", far=True)
+            return run.best, False
+        start = self._shrunk(finite_start(session.points, self.first, session))
+        alike = ahead is not None and type(ahead.best.q) is MeanField
+        stop = Stop(
+            gain=self.gain,
+            incumbent=None if ahead is None else ahead.best,
+            catch_up=auto.curvature.catch_up if alike else math.inf,
+            trial=3 * auto.search.piece,
+        )
+        run = drive(auto.search, start, session, stop, name="fixed draws")
+        others = ""
+        if ahead is not None:
+            others = f"; Newton steps from the mode led to {ahead.best.terms.elbo:.2f}"
+        session.note("search", elbo=run.best.terms.elbo, others=others)
+        if self.problem.batch_size is None or type(self.problem.q) is MeanField:
+            return run.best, run.stationary
+        # Some rows led here; on with all of them while steps are cheap.
+        return self._annealed(run.best, auto.coarse * self.gain, "coarse").best, False
+
+    def finish(self, start: Candidate, *, near: bool = False, far: bool = False) -> Ending:
+        """Annealed steps until going on is not worth it, and how that ended."""
+        run = self._annealed(start, self.gain, "anneal", near=near, far=far)
+        if run.state.walls and run.end in (STATIONARY, LOST):
+            return Status.NON_FINITE, WALL
+        if run.end == LOST:
+            return Status.STALLED, "steps of every size lost against the answer before them"
+        if run.end == EXHAUSTED:
+            return Status.BUDGET, self._exhausted(run)
+        if run.feedback is not None:
+            nats, error = run.feedback.change
+            self.session.note("stop", gain=nats, error=error)
+        left = self._expected_gain(run.best.q)
+        if left is not None and left.clearly_above(self.gain):
+            hint = f"rounds of steps gain little, but a Newton step is expected to gain {left}"
+            return Status.BUDGET, hint
+        return Status.CONVERGED, "the last round of steps gained too little to be worth another"
+
+    def _annealed(
+        self, start: Candidate, gain: float, name: str, *, near: bool = False, far: bool = False
+    ) -> Run:
+        auto, rate = self.auto, self.auto.anneal.rate
+        if far and rate is None:
+            rate = start.q.advice.explore_rate
+        solver = dataclasses.replace(
+            auto.anneal,
+            estimator=self.estimator or auto.anneal.estimator,
+            rate=rate,
+            near=near,
+            most_steps=auto.steps,
+            gain=gain,
+            by_clock=auto.by_clock,
+        )
+        stop = Stop(
+            gain=gain,
+            patience=1,
+            iterations=auto.steps - start.step,
+            # A short round that gains nothing proves little.
+            least=solver.length + 1,
+            conclusive=True,
+        )
+        return drive(solver, start, self.session, stop, name=name)
+
+    def _conclusive(self, run: Run) -> bool:
+        """Whether Newton steps from the mode are stationary where q is close to the posterior."""
+        return run.stationary and run.best.terms.gap < self.auto.conclusive * self.gain
+
+    def _embedded(self, q: AbstractFamily, below: Candidate) -> Candidate:
+        """The solution of a simpler family as the start of one that contains it."""
+        session, inside = self.session, started_from(q, below.q, self.session)
+        names: dict[str, Any] = {"family": type(q).__name__, "simpler": type(below.q).__name__}
+        session.note("embed", elbo=below.terms.elbo, **names)
+        with session.clock.phase(OPTIMISE):
+            found = session.candidate(inside, below.step)
+        session.record(found)
+        return found
+
+    def _shrunk(self, start: MeanField) -> Candidate:
+        """The start of a search among many coordinates: narrower, if that has the higher ELBO.
+
+        A wide start of a network spends most of its search on getting narrow, and may end where all
+        weights are noise.
+        """
+        session = self.session
+        own = session.evaluate(start, session.steps)
+        # A start that was found to lead somewhere is as wide as it should be.
+        if self.problem.first is not None or start.dim <= self.auto.many:
+            return own
+        with session.clock.phase(OPTIMISE):
+            inner = session.candidate(narrower(start, self.auto.shrink), own.step)
+        return inner if paired_difference(inner.terms, own.terms).nats > 0 else own
+
+    def _expected_gain(self, q: AbstractFamily) -> Difference | None:
+        """What a Newton step would still gain, where that can be known: Gaussians on all rows."""
+        if self.problem.batch_size is not None or not isinstance(q, FitsQuadratic):
+            return None
+        if q.dim > self.auto.curvature.most_dim:
+            return None
+        session = self.session
+        with session.clock.phase(OPTIMISE):
+            return expected_gain(session.points, q, session.rng("expected gain", session.steps))
+
+    def _nothing_left(self, answer: Candidate) -> Ending | None:
+        """The ending of a stationary search, if fresh draws see nothing worth going on for.
+
+        What a search at fixed draws can be wrong about is these draws.
+        """
+        left = self._expected_gain(answer.q)
+        if left is None or not left.non_negative.clearly_below(self.gain):
+            return None
+        self.session.note("search stop", left=left.nats, left_error=left.error)
+        return Status.CONVERGED, f"a further Newton step is expected to gain {left}"
+
+    def _exhausted(self, run: Run) -> str:
+        hint = f"the ELBO was still rising, or too noisy to tell, after {run.best.step:,} steps"
+        more = "more steps" if self.problem.batch_size is None else "more steps, or a larger batch_size"
+        return f"{hint}; give {more}"
+
+
+def _first(problem: Problem, session: Recorder, which: str = "") -> MeanField:
+    """The mean-field start that goes with a problem."""
+    if problem.first is not None:
+        return problem.first
+    return MeanField.start_of(problem.q, session.rng(f"mean-field{which}"))

@@ -1,5 +1,0 @@
-"""auto: starts, curvature, step sizes, estimator and end chosen while the fit runs."""
-
-from .auto import Auto
-
-__all__ = ["Auto"]

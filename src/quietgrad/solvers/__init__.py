@@ -1,0 +1,28 @@
+"""Ways to better members of a family, one step at a time, and the loop that drives them."""
+
+from .annealed import LOST, Annealed
+from .bam import BatchAndMatch
+from .driver import BEHIND, EXHAUSTED, STATIONARY, Run, Stop, drive
+from .fixed_draws import FixedDraws
+from .mode import ModeSearch
+from .newton import Newton, NewtonState
+from .solver import AbstractSolver, Feedback, Step
+
+__all__ = [
+    "BEHIND",
+    "EXHAUSTED",
+    "LOST",
+    "STATIONARY",
+    "AbstractSolver",
+    "Annealed",
+    "BatchAndMatch",
+    "Feedback",
+    "FixedDraws",
+    "ModeSearch",
+    "Newton",
+    "NewtonState",
+    "Run",
+    "Step",
+    "Stop",
+    "drive",
+]

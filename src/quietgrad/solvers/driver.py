@@ -1,0 +1,158 @@
+"""The one loop of a fit: it steps a solver, evaluates what it proposes, keeps the best, and stops.
+
+Everything that solvers have in common is here: the clock, limits and Ctrl-C, the ELBO at the evaluator's
+draws, the best so far, rows of the history, the check that the fit does not diverge, and the checkpoint,
+which holds the state of the running solver and the outcomes of those before it.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import equinox as eqx
+
+from ..clock import EVALUATE, OPTIMISE
+from ..difference import Difference
+from ..history import Plateau, Reached
+from ..judging import paired_difference
+from ..recorder import Candidate, Recorder
+from .solver import AbstractSolver, Feedback, Step
+
+# How a run of a solver can end, apart from words of its own: no step gains enough any more, the
+# iterations are used up, it would not catch up with the incumbent, or its rule is reached.
+STATIONARY, EXHAUSTED, BEHIND, REACHED = "stationary", "exhausted", "behind", "reached"
+
+
+class Stop(eqx.Module):
+    """When to stop stepping a solver, and what to keep.
+
+    A step counts as progress if it clearly gains `gain` nats over the best so far; `patience` steps in a
+    row without progress end the run as stationary, from iteration `least` on. With `conclusive`, only a
+    step that clearly gains less than `gain` counts against it: where the draws cannot tell, the run goes
+    on. `iterations` bound the run. A run that has an `incumbent` to beat is given up after `trial`
+    iterations if its distance is more than `catch_up` times the last step's gain. `keep` is "better",
+    for the candidate with the highest ELBO, or "last", for the last one unless an earlier one is clearly
+    better: where steps average more draws than the evaluator has, or rows differ between its draws. A
+    `rule` looks at a column of the history's rows; with `obey` it ends the run where it is reached.
+    """
+
+    gain: float = 0.5
+    patience: int = 2
+    iterations: int = 500
+    least: int = 0
+    conclusive: bool = False
+    keep: str = "better"
+    incumbent: Candidate | None = None
+    catch_up: float = float("inf")
+    trial: int = 0
+    rule: Plateau | Reached | None = None
+    obey: bool = False
+
+    def progressed(self, change: Difference) -> bool:
+        """Whether a step's change speaks for going on."""
+        if self.conclusive:
+            # A clear loss is taken back by the solver, and is no sign that nothing is left to gain.
+            return change.clearly_below() or not change.non_negative.clearly_below(self.gain)
+        return change.clearly_above(self.gain)
+
+    def kept(self, best: Candidate, found: Candidate, change: Difference) -> Candidate:
+        """Which of the two stays."""
+        if self.keep == "last":
+            return best if change.clearly_below() else found
+        return found if change.nats > 0 else best
+
+    def hopeless(self, best: Candidate, change: Difference, iterations: int) -> bool:
+        """Whether a run would not catch up with its incumbent at its present pace."""
+        if self.incumbent is None or iterations < self.trial:
+            return False
+        behind = paired_difference(self.incumbent.terms, best.terms).nats
+        return behind > self.catch_up * max(change.nats, self.gain)
+
+
+class Run(NamedTuple):
+    """A solver under way: its state, the best candidate with the state that proposed it, and the end."""
+
+    state: Any
+    best: Candidate
+    best_state: Any
+    feedback: Feedback | None = None
+    waited: int = 0
+    iterations: int = 0
+    values: tuple[float, ...] = ()
+    end: str | None = None
+
+    @property
+    def stationary(self) -> bool:
+        """Whether it ended because no step gains enough any more."""
+        return self.end == STATIONARY
+
+
+def drive(
+    solver: AbstractSolver,
+    start: Candidate,
+    session: Recorder,
+    stop: Stop,
+    *,
+    name: str,
+    state: Any = None,
+) -> Run:
+    """Step a solver from a start until it stops. `name` is that of the slot in the checkpoint.
+
+    `state` continues an earlier run of the solver instead of `solver.init`.
+    """
+    session.progress.stage = solver.title
+    slot = session.mark(name)
+    run = slot.kept
+    if run is None:
+        with session.clock.phase(OPTIMISE):
+            state = solver.init(session, start) if state is None else state
+        run = Run(state, start, state)
+    while run.end is None:
+        session.check()
+        with session.clock.phase(OPTIMISE):
+            step = solver.step(session, run.state, run.feedback)
+        number, phase = start.step + step.iterations, EVALUATE if solver.paced else OPTIMISE
+        with session.clock.phase(phase):
+            candidates = tuple(session.candidate(q, number, step.estimator_state) for q in step.members)
+        run = _advanced(run, step, candidates, stop)
+        if candidates:
+            assert run.feedback is not None
+            shown = run.feedback.found if solver.paced else run.best
+            run = _read(run, session.record_better(shown, stop.incumbent, number), stop)
+        else:
+            session.advance(number)
+        slot.keep(run)
+    return run._replace(best=run.best._replace(step=start.step + run.iterations))
+
+
+def _read(run: Run, row: Mapping[str, float | int], stop: Stop) -> Run:
+    """The run after a row of the history, which a rule may end it by."""
+    if stop.rule is None:
+        return run
+    values = (*run.values, float(row.get(stop.rule.column, math.nan)))
+    done = run.end is None and stop.obey and stop.rule.reached(values)
+    return run._replace(values=values, end=REACHED if done else run.end)
+
+
+def _advanced(run: Run, step: Step, candidates: tuple[Candidate, ...], stop: Stop) -> Run:
+    """The run after a step, whose members have been evaluated."""
+    run = run._replace(state=step.state, iterations=step.iterations, end=step.end)
+    if candidates:
+        found = candidates[0]
+        for other in candidates[1:]:
+            found = other if paired_difference(other.terms, found.terms).nats > 0 else found
+        change = paired_difference(found.terms, run.best.terms)
+        best = stop.kept(run.best, found, change)
+        run = run._replace(
+            best=best,
+            best_state=step.state if best is found else run.best_state,
+            feedback=Feedback(best, found, change, candidates),
+            waited=0 if stop.progressed(change) else run.waited + 1,
+        )
+        if run.end is None and stop.hopeless(best, change, step.iterations):
+            run = run._replace(end=BEHIND)
+    if run.end is None and run.waited >= stop.patience and step.iterations >= stop.least:
+        run = run._replace(end=STATIONARY)
+    if run.end is None and step.iterations >= stop.iterations:
+        run = run._replace(end=EXHAUSTED)
+    return run

@@ -7,8 +7,8 @@ import pytest
 
 import quietgrad as qg
 from quietgrad.judging import Judge
-from quietgrad.methods import bam
-from quietgrad.methods.bam import matched
+from quietgrad.solvers import bam
+from quietgrad.solvers.bam import matched
 
 DIM = 3
 

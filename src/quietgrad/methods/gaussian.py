@@ -72,7 +72,8 @@ class Curvature(eqx.Module):
         assert isinstance(around, HasMoments)
         state = ModeState(np.asarray(around.mean(), float), q)
         start = session.best
-        found = drive(self.mode, start, session, Stop(iterations=1), name="mode", state=state)
+        stop = Stop(iterations=1, patience=self.mode.narrowings + 2)
+        found = drive(self.mode, start, session, stop, name="mode", state=state)
         if found.feedback is None or not np.isfinite(found.feedback.found.terms.elbo):
             return None
         mode = found.feedback.found._replace(step=session.steps)

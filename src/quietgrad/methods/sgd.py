@@ -15,6 +15,7 @@ from ..judging import paired_difference
 from ..recorder import Candidate
 from ..solvers import Stop, drive
 from ..solvers.stochastic import NON_FINITE, StochasticSteps
+from ..solvers.switching import Switching
 from ..status import Status
 from ..targets import Target
 from .method import AbstractMethod, Ending, Problem, Recorder
@@ -43,7 +44,7 @@ class Sgd(AbstractMethod):
     """`steps` steps of an optax `optimizer` (Adam at 0.01 by default) with an `estimator`.
 
     `estimator` is an instance or a registered name; "auto" begins with the cheapest quiet one and
-    changes it when noise dominates and another has less variance x cost. The ELBO is evaluated every
+    changes it when noise dominates and another has less variance x cost (`switching`). The ELBO is evaluated every
     `evaluate_every` steps (a hundredth of the run by default), less often where that would take more
     than its share of the time. `stop=Plateau()` ends the run once the ELBO has stopped rising, and
     `stop=Reached(value)` once it is there. The answer is the last q, or an earlier one that is clearly
@@ -61,6 +62,7 @@ class Sgd(AbstractMethod):
     stop: Plateau | Reached | None = None
     by_clock: bool = True
     gain: float = 0.5
+    switching: Switching = Switching()
 
     def __check_init__(self):
         """Evaluations come after whole steps."""
@@ -88,6 +90,7 @@ class Sgd(AbstractMethod):
             self.steps,
             self.evaluate_every or -(-self.steps // 100),
             by_clock=self.by_clock,
+            switching=self.switching,
         )
         rule = Plateau() if self.stop is None else self.stop
         stop = Stop(

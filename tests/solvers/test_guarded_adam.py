@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from quietgrad.methods.guarded_adam import guarded_adam as make_rule
+from quietgrad.solvers.guarded_adam import guarded_adam as make_rule
 
 
 def guarded_adam(rate: float) -> Any:

@@ -14,12 +14,12 @@ from threadpoolctl import threadpool_info
 import quietgrad as qg
 from quietgrad._blas import one_blas_thread
 from quietgrad._curvature_memory import CurvatureMemory
-from quietgrad._lbfgs import minimise
+from quietgrad._lbfgs import LbfgsState, iterate, minimise
 from quietgrad.families.factor_analysis import best_factors
 from quietgrad.host_draws import equal_magnitude_pairs, sobol_pairs
-from quietgrad.methods.fixed_draws import FixedElbo
 from quietgrad.points import AT_ONCE, Points
 from quietgrad.samplers.sobol import MOST_DIMENSIONS, sobol_digits
+from quietgrad.solvers.fixed_draws import FixedElbo
 
 
 def rosenbrock(x):
@@ -34,6 +34,23 @@ def test_lbfgs_goes_down_to_the_minimum():
     assert np.all(np.diff(values) < 0)
     assert values[-1] < 1e-12
     assert len(values) < 100
+
+
+def test_a_search_that_is_put_down_and_taken_up_again_is_the_same_search():
+    """What a checkpoint stores between two iterations is all that the next one needs."""
+    state, pieces = LbfgsState.begin(np.array([1.2, 1.0, 0.5, 2.0])), []
+    for count in (1, 4, 2, 5):
+        before = state
+        state, done = iterate(rosenbrock, state, count)
+        again, _ = iterate(rosenbrock, before, count)
+        assert done == count
+        np.testing.assert_array_equal(state.at.x, again.at.x)
+        pieces.append(state.at.x)
+    whole, _ = iterate(rosenbrock, LbfgsState.begin(np.array([1.2, 1.0, 0.5, 2.0])), 12)
+    np.testing.assert_array_equal(pieces[-1], whole.at.x)
+    at_the_end, done = iterate(rosenbrock, whole, 1000)
+    assert done < 1000
+    assert iterate(rosenbrock, at_the_end, 5)[1] == 0
 
 
 def two_loops(pairs, grad):

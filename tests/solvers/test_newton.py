@@ -6,19 +6,26 @@ import jax.random as jr
 import numpy as np
 import pytest
 from oracles import assert_same
+from sessions import session_of
 
 import quietgrad as qg
 from quietgrad.diagnostics.expected_gain import expected_gain, paired_square
 from quietgrad.families import REGISTRY, FitsQuadratic
-from quietgrad.judging import Judge
-from quietgrad.methods import newton as room
-from quietgrad.methods.newton import Curved, newton, suits
-from quietgrad.methods.positive import newton_step, out_of, positive, root_of
+from quietgrad.difference import Difference
+from quietgrad.judging import Judge, paired_difference
+from quietgrad.methods.gaussian import Curvature
 from quietgrad.points import Points
-from quietgrad.recorder import Problem, Recorder
+from quietgrad.solvers import Feedback, Newton, NewtonState, Stop, drive
+from quietgrad.solvers.positive import (
+    cholesky_from_basis,
+    make_positive_definite,
+    newton_step,
+    precision_from_basis,
+)
 
 DIM = 4
 GAUSSIANS = ["mean-field", "low-rank", "full-rank"]
+NEWTON = Newton()
 
 
 def make(name, key, dim=DIM):
@@ -34,12 +41,12 @@ def gaussian(precision, mean):
     )
 
 
-def run(target, q, key=None, **settings):
-    recorder = Recorder(Problem(target, q), key=jr.key(0) if key is None else key)
-    points = Points(target, q.dtype)
-    terms = recorder.look(q, 0).terms
-    found = newton(points, Curved(q, terms, 0), recorder, np.random.default_rng(0), **settings)
-    return found, recorder, points
+def run(target, q, solver=NEWTON, *, start=None, **settings):
+    session = session_of(target, q)
+    first = session.evaluate(q, 0)
+    stop = Stop(**{"gain": 0.05, "iterations": 24, "least": solver.full_steps_of(q) + 1} | settings)
+    found = drive(solver, start or first, session, stop, name="newton")
+    return found.best, session, found
 
 
 @pytest.mark.parametrize("name", ["low-rank", "full-rank"])
@@ -48,10 +55,10 @@ def test_a_gaussian_inside_the_family_is_found(name, key):
     factor = 2 * jr.normal(keys[0], (DIM, 1))
     precision = jnp.linalg.inv(factor @ factor.T + jnp.diag(jnp.exp(jr.normal(keys[1], (DIM,)))))
     mean = jr.normal(keys[2], (DIM,))
-    found, recorder, _ = run(gaussian(precision, mean), make(name, key))
+    found, session, _ = run(gaussian(precision, mean), make(name, key))
     # Gradient and Hessian of a Gaussian are exact at any draws: only the solver's error is left, which
     # ends at a thousandth of a nat an iteration.
-    assert recorder.final_terms(found.q).elbo > -0.02
+    assert session.final_terms(found.q).elbo > -0.02
     np.testing.assert_allclose(found.q.mean(), mean, atol=1e-6)
 
 
@@ -79,36 +86,38 @@ def test_the_fixed_point_is_stationary_for_the_elbo(name, key):
     assert np.mean(gain) < 0.01 + 5 * np.std(gain) / np.sqrt(gain.size)
 
 
-def test_steps_that_lose_are_neither_kept_nor_gone_on_from(key, monkeypatch):
-    """A quadratic whose sign is turned leads away from the answer: the start stays the best."""
-    target = gaussian(jnp.eye(DIM), jnp.zeros(DIM))
-    q = qg.FullRank.init(DIM, key=jr.key(0), spread=0.01)
-    real = room._averages
+def test_a_step_that_lost_is_taken_again_from_the_best_and_shorter():
+    precision = np.array([[2.0, 0.6], [0.6, 1.0]])
+    target = qg.Target.from_logdensity(lambda z: -0.5 * z @ jnp.asarray(precision) @ z, dim=2)
+    start = qg.FullRank.init(2, key=jr.key(0), spread=0.0)
+    best, astray = (start.for_quadratic(np.full(2, at), precision) for at in (5.0, 1e3))
+    session = session_of(target, start)
+    here, lost = session.evaluate(best, 0), session.evaluate(astray, 1)
+    change = paired_difference(lost.terms, here.terms)
+    assert change.nats < -NEWTON.loss
+    state = NewtonState(astray, 1e-6 * precision, before=precision, number=1, taken=1)
+    again = NEWTON.step(session, state, Feedback(here, lost, change, (lost,)))
+    assert again.state.length == NEWTON.shorten
+    # The whole step from the best one leads to the top.
+    np.testing.assert_allclose(again.members[0].mean(), 5 * (1 - NEWTON.shorten), rtol=1e-8)
+    small = Difference(-0.9 * NEWTON.loss, 0.1)
+    on = NEWTON.step(session, state, Feedback(here, lost, small, (lost,)))
+    np.testing.assert_allclose(on.members[0].mean(), 0.0, atol=1e-6)
 
-    def turned(points, q, basis, rng, more_draws):
-        gradient, hessian = real(points, q, basis, rng, more_draws)
-        return -100 * gradient - 50, hessian
 
-    monkeypatch.setattr(room, "_averages", turned)
-    found, recorder, _ = run(target, q)
-    assert found.q is q
-    assert recorder.best.q is q
-
-
-def test_steps_behind_a_rival_give_up_and_the_history_shows_the_rival():
-    """The rival is the answer; Newton steps on a target with two humps end on the lower one."""
-    target = qg.Target.from_logdensity(
-        lambda z: jnp.logaddexp(-0.5 * z @ z, -10.0 - 0.5 * (z - 30) @ (z - 30)), dim=2
-    )
-    q = qg.FullRank.init(2, key=jr.key(0), spread=0.0)
-    recorder = Recorder(Problem(target, q), key=jr.key(0))
-    points, there = Points(target, q.dtype), q.for_quadratic(np.full(2, 30.5), np.eye(2))
-    rival = recorder.look(q, 0)
-    start = Curved(there, recorder.terms(there), 0)
-    found = newton(points, start, recorder, np.random.default_rng(0), rival=rival, gain=0.01)
-    assert found.terms.elbo < rival.terms.elbo - 9
-    assert recorder.best.q is q
-    np.testing.assert_array_equal(recorder.history.column("elbo"), rival.terms.elbo)
+def test_steps_that_go_on_average_with_those_before():
+    """After ten steps the next one is of length 2/11: what it mixes in must be what is there already."""
+    precision = np.array([[2.0, 0.6], [0.6, 1.0]])
+    target = qg.Target.from_logdensity(lambda z: -0.5 * z @ jnp.asarray(precision) @ z, dim=2)
+    q = qg.FullRank(jnp.full(2, 5.0), jnp.zeros(3)).for_quadratic(np.full(2, 5.0), precision)
+    session = session_of(target, q)
+    step = NEWTON.step(session, NewtonState(q, precision, number=10), None)
+    np.testing.assert_allclose(step.state.precision, precision, rtol=1e-8)
+    np.testing.assert_allclose(step.members[0].mean(), 5 * (1 - 2 / 11), rtol=1e-8)
+    off = NEWTON.step(session, NewtonState(q, 2 * precision, number=10), None).state
+    np.testing.assert_allclose(off.precision, (2 - 2 / 11) * precision, rtol=1e-8)
+    assert off.afresh(0).precision is None
+    assert (off.afresh(4).number, off.afresh(40).number) == (4, 11)
 
 
 def test_draws_that_are_not_finite_are_pulled_towards_the_mean():
@@ -117,16 +126,29 @@ def test_draws_that_are_not_finite_are_pulled_towards_the_mean():
         lambda z: jnp.where(jnp.max(jnp.abs(z)) < 2.5, -2.0 * z @ z, jnp.nan), dim=2
     )
     q = qg.FullRank.init(2, key=jr.key(0), spread=0.0)
-    _, hessian = room._averages(Points(target, q.dtype), q, np.eye(2), np.random.default_rng(0), 1)
-    np.testing.assert_allclose(hessian, -4 * np.eye(2), atol=1e-9)
+    session = session_of(target, q)
+    step = NEWTON.step(session, NEWTON.init(session, session.evaluate(q, 0)), None)
+    np.testing.assert_allclose(step.state.fitted, 4 * np.eye(2), atol=1e-9)
+    nowhere = session_of(qg.Target.from_logdensity(lambda z: jnp.nan * z[0], dim=2), q)
+    assert NEWTON.step(nowhere, NewtonState(q), None).end == "no curvature"
+
+
+def test_draws_of_a_step_are_its_own():
+    """The same step twice takes the same draws, the next one others: a checkpoint needs no generator."""
+    target, q = qg.Target.from_logdensity(bent, dim=2), make("full-rank", jr.key(0), 2)
+    session = session_of(target, q)
+    first, again = (NEWTON.step(session, NewtonState(q), None).state for _ in range(2))
+    other = NEWTON.step(session, NewtonState(q, taken=1), None).state
+    np.testing.assert_array_equal(first.fitted, again.fitted)
+    assert np.any(first.fitted != other.fitted)
 
 
 def test_badly_scaled_coordinates_are_no_problem(key):
     scale = jnp.array([1e-5, 1.0, 1e5, 1e2])
     correlation = jnp.eye(DIM).at[0, 2].set(0.9999).at[2, 0].set(0.9999)
     precision = jnp.linalg.inv(correlation * scale[:, None] * scale[None, :])
-    found, recorder, _ = run(gaussian(precision, 3 * scale), make("full-rank", key))
-    assert recorder.final_terms(found.q).elbo > -0.01
+    found, session, _ = run(gaussian(precision, 3 * scale), make("full-rank", key))
+    assert session.final_terms(found.q).elbo > -0.01
 
 
 @pytest.mark.parametrize("name", GAUSSIANS)
@@ -161,33 +183,36 @@ def test_scale_gradients_are_the_elbos_in_fishers_metric(name, key):
         assert_same(np.sum(ours**2), literal, operations=200)
 
 
-def test_whom_they_suit(monkeypatch):
+def test_whom_they_suit():
     target = gaussian(jnp.eye(DIM), jnp.zeros(DIM))
-    points = Points(target, np.float64)
-    suited = {name: suits(points, REGISTRY[name].init(DIM, key=jr.key(0))) for name in REGISTRY}
+    points, plan = Points(target, np.float64), Curvature()
+    suited = {name: plan.suits(points, REGISTRY[name].init(DIM, key=jr.key(0))) for name in REGISTRY}
     assert suited == {name: name in GAUSSIANS for name in REGISTRY}
-    assert not suits(points, qg.FullRank.init(DIM, key=jr.key(0), base=qg.StudentT(df=2.0)))
+    assert not plan.suits(points, qg.FullRank.init(DIM, key=jr.key(0), base=qg.StudentT(df=2.0)))
+    few = Curvature(mean_field_dim=DIM - 1)
+    suited = {name: few.suits(points, make(name, jr.key(0))) for name in GAUSSIANS}
+    assert suited == {"mean-field": False, "low-rank": True, "full-rank": True}
 
 
 def test_a_curvature_is_made_positive_and_good_ones_are_left_alone():
     rng = np.random.default_rng(0)
     root = rng.normal(size=(5, 5))
     good = root @ root.T
-    np.testing.assert_array_equal(positive(good), good)
+    np.testing.assert_array_equal(make_positive_definite(good), good)
     bad = good - 3 * np.diag(np.diagonal(good))
     values = np.linalg.eigvalsh(bad)
-    np.testing.assert_allclose(np.linalg.eigvalsh(positive(bad)), np.sort(np.abs(values)))
+    np.testing.assert_allclose(np.linalg.eigvalsh(make_positive_definite(bad)), np.sort(np.abs(values)))
 
 
 def test_curvature_in_a_basis_is_the_targets_own():
     rng = np.random.default_rng(0)
     covariance = np.cov(rng.normal(size=(5, 9))) * np.outer(*2 * [10.0 ** np.arange(-3, 2)])
     basis, curvature = np.linalg.cholesky(covariance), np.cov(rng.normal(size=(5, 9)))
-    precision, gradient = out_of(basis, curvature), rng.normal(size=5)
+    precision, gradient = precision_from_basis(basis, curvature), rng.normal(size=5)
     np.testing.assert_allclose(basis.T @ precision @ basis, curvature, atol=1e-9)
     step = newton_step(basis, curvature, gradient)
     np.testing.assert_allclose(step, np.linalg.solve(precision, gradient), rtol=1e-6)
-    root = root_of(basis, curvature)
+    root = cholesky_from_basis(basis, curvature)
     np.testing.assert_allclose(root @ root.T @ precision, np.eye(5), atol=1e-6)
     assert np.all(np.diagonal(root) > 0)
 
@@ -209,7 +234,7 @@ def test_the_expected_gain_is_what_an_optimum_leaves(name):
     points, rng = Points(target, np.float64), np.random.default_rng(0)
     there = REGISTRY[name].init(DIM, key=jr.key(0), spread=0.0)
     found = expected_gain(points, there, rng)
-    assert found.below(0.01)
+    assert found.non_negative.clearly_below(0.01)
     away = make(name, jr.key(0)).for_quadratic(np.full(DIM, 0.5), np.eye(DIM))
     found = expected_gain(points, away, rng)
     assert abs(found.nats - 0.5) < 5 * found.error + 1e-6
@@ -226,7 +251,7 @@ def test_a_slow_ridge_shows_in_the_expected_gain():
     mean = np.linalg.cholesky(covariance) @ np.array([1.0, 0.0])
     q = make("mean-field", jr.key(0), 2).for_quadratic(mean, precision)
     rng = np.random.default_rng(0)
-    assert expected_gain(points, q, rng).below(0.1)
+    assert expected_gain(points, q, rng).non_negative.clearly_below(0.1)
     seen = expected_gain(points, q, rng, precision)
     assert abs(seen.nats - 0.5) < 5 * seen.error + 1e-6
 

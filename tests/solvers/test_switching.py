@@ -8,7 +8,7 @@ import pytest
 
 import quietgrad as qg
 from quietgrad.fitting import run as run_fit
-from quietgrad.methods import choosing, sgd, switching
+from quietgrad.solvers import choosing, stochastic, switching
 from quietgrad.recorder import Evaluation, Problem, Recorder
 
 
@@ -17,9 +17,9 @@ def narrow():
     return qg.Target.from_logdensity(lambda z: -jnp.sum(jnp.exp(z) - z), dim=4)
 
 
-def run(target):
+def run(target, switch=switching.Switching()):  # noqa: B008
     q = qg.MeanField.init(4, key=jr.key(0))
-    method = qg.Sgd("auto", optax.adam(0.05), 2000, 20, by_clock=False)
+    method = qg.Sgd("auto", optax.adam(0.05), 2000, 20, by_clock=False, switching=switch)
     problem = Problem(target, q)
     recorder = Recorder(problem, evaluation=Evaluation(20, 20, share=None), key=jr.key(1))
     return run_fit(problem, method, recorder)
@@ -27,32 +27,27 @@ def run(target):
 
 def test_looks_a_few_times_and_says_what_it_saw(narrow):
     result = run(narrow)
-    assert len(result.decisions) == len(switching.LOOKS)
+    assert len(result.decisions) == len(switching.Switching().fractions)
     assert {d.kind for d in result.decisions} <= {"drift", "stay", "choose"}
     assert result.explain().startswith("step 100: ")
 
 
 def test_a_far_start_is_drifting(narrow):
     far = qg.MeanField(loc=jnp.full(4, -30.0), log_std=jnp.full(4, -2.0))
-    recorder = Recorder(Problem(narrow, far), key=jr.key(0))
-    switch = switching.Switching(
-        narrow, steps=100, batch_size=None, by_clock=False, words=recorder.words("switch")
-    )
-    assert switch(far, choosing.cheapest(far), 10, recorder) is None
-    assert [d.kind for d in recorder.decisions] == ["drift"]
-    assert switch(far, choosing.cheapest(far), 11, recorder) is None
-    assert len(recorder.decisions) == 1
+    session = Recorder(Problem(narrow, far), key=jr.key(0))
+    found = switching.Switching()(session, far, choosing.cheapest(far), 10, by_clock=False)
+    assert found is None
+    assert [d.kind for d in session.decisions] == ["drift"]
 
 
 def test_noise_brings_the_best_of_the_field_and_the_run_goes_on_with_it(narrow, monkeypatch):
     quiet = qg.Pathwise(sampler="antithetic", entropy="stl", draws=2)
     monkeypatch.setattr(choosing, "candidates", lambda q: {choosing.name_of(quiet): quiet})
-    monkeypatch.setattr(sgd, "cheapest", lambda q: qg.Pathwise(draws=1))
-    monkeypatch.setattr(switching.Switching.__init__, "__kwdefaults__", {"averaged": 0.0})
-    result = run(narrow)
+    monkeypatch.setattr(stochastic, "cheapest", lambda q: qg.Pathwise(draws=1))
+    result = run(narrow, switching.Switching(averaged=0.0))
     assert "choose" in [d.kind for d in result.decisions]
     assert result.estimator == quiet
-    again = run(narrow)
+    again = run(narrow, switching.Switching(averaged=0.0))
     np.testing.assert_array_equal(again.q.loc, result.q.loc)
 
 

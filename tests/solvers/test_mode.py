@@ -4,21 +4,18 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
+from sessions import session_of
 
 import quietgrad as qg
 from quietgrad._lbfgs import minimise, minimise_together
-from quietgrad.methods.auto.starts import around_mode
-from quietgrad.methods.mode import find_mode
-from quietgrad.points import Points
-from quietgrad.recorder import Problem, Recorder
+from quietgrad.solvers import ModeSearch, Stop, drive
 
 
 def found_mode(fn, dim, center=0.0):
-    target = qg.Target.from_logdensity(fn, dim=dim)
     start = qg.MeanField(jnp.full(dim, center), jnp.zeros(dim))
-    recorder = Recorder(Problem(target, start), key=jr.key(0))
-    points = Points(target, start.dtype)
-    return find_mode(points, np.full(dim, center), recorder, np.random.default_rng(0)), start, recorder
+    session = session_of(qg.Target.from_logdensity(fn, dim=dim), start)
+    stop = Stop(iterations=1, patience=9)
+    return drive(ModeSearch(), session.evaluate(start, 0), session, stop, name="mode")
 
 
 def some(found):
@@ -30,7 +27,7 @@ def some(found):
 def test_a_ridge_is_followed_to_its_end(correlation):
     covariance = np.array([[1.0, correlation], [correlation, 1.0]])
     precision, mean = np.linalg.inv(covariance), np.array([300.0, -300.0])
-    mode = some(found_mode(lambda z: -0.5 * (z - mean) @ precision @ (z - mean), 2)[0])
+    mode = some(found_mode(lambda z: -0.5 * (z - mean) @ precision @ (z - mean), 2).state.mode)
     # Newton steps end when they promise less than a thousandth of a nat: |d| < sqrt(2/1000) sds.
     assert (mode.z - mean) @ precision @ (mode.z - mean) < 2e-3
     np.testing.assert_allclose(mode.precision, precision, rtol=1e-6)
@@ -42,19 +39,22 @@ def test_the_higher_of_two_modes_is_found():
     def humps(z):
         return jnp.logaddexp(-50 * (z[0] - 0.8) ** 2, -3.0 - 50 * (z[0] + 0.5) ** 2)
 
-    mode = some(found_mode(humps, 1, center=-0.2)[0])
+    mode = some(found_mode(humps, 1, center=-0.2).state.mode)
     assert abs(mode.z[0] - 0.8) < 0.01
 
 
 def test_where_nothing_is_finite_there_is_no_mode():
-    assert found_mode(lambda z: jnp.nan * z[0], 2)[0] is None
+    run = found_mode(lambda z: jnp.nan * z[0], 2)
+    assert run.state.mode is None
+    assert run.end == "no mode"
 
 
 def test_a_start_around_the_mode_is_narrowed_until_its_elbo_is_finite():
     """Quadratic at the top, infinite beyond one: the curvature there says a scale of 1."""
     fn = lambda z: jnp.where(jnp.max(jnp.abs(z)) < 1.0, -0.5 * z @ z, -jnp.inf)  # noqa: E731
-    mode, start, recorder = found_mode(fn, 2)
-    begun = some(around_mode(start, some(mode), recorder))
+    run = found_mode(fn, 2)
+    assert 0 < run.state.narrowed <= ModeSearch().narrowings
+    begun = run.feedback.found
     assert np.isfinite(begun.terms.elbo)
     assert np.all(begun.q.variance() < 0.5)
 

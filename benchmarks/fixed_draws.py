@@ -21,7 +21,7 @@ from timing import save
 import quietgrad as qg
 from quietgrad._lbfgs import minimise
 from quietgrad.host_draws import independent, equal_magnitude_pairs, sobol_pairs
-from quietgrad.methods.fixed_draws import FixedElbo
+from quietgrad.solvers.fixed_draws import FixedElbo
 from quietgrad.metrics import elbo_terms
 from quietgrad.points import Points
 

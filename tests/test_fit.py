@@ -14,8 +14,8 @@ from test_clock import Hands
 import quietgrad as qg
 from quietgrad.clock import Clock
 from quietgrad.fitting import run
-from quietgrad.methods import sgd
 from quietgrad.recorder import Evaluation, Problem, Recorder
+from quietgrad.solvers import stochastic
 
 LOC, STD = np.array([1.5, -2.0]), np.array([0.5, 3.0])
 
@@ -87,7 +87,7 @@ def test_the_clock_is_the_wall_clock_of_the_call(target, method, name, key):
 
 
 def test_steps_are_on_the_clock_of_optimisation_and_evaluations_are_not(target, key, monkeypatch):
-    hands, real = Hands(), sgd._run
+    hands, real = Hands(), stochastic._run
 
     def slow(job, carry, first, last):
         # On the host: subtracting arrays would compile, and compiling is not optimising.
@@ -97,7 +97,7 @@ def test_steps_are_on_the_clock_of_optimisation_and_evaluations_are_not(target, 
     def callback(moment):
         hands.now += 100
 
-    monkeypatch.setattr(sgd, "_run", slow)
+    monkeypatch.setattr(stochastic, "_run", slow)
     q, method = qg.MeanField.init(2, key=key), qg.Sgd(steps=10, evaluate_every=4)
     # Compiles what there is to compile: that is on a real clock, and would be taken off these hands.
     always(target, q, method, key)

@@ -9,7 +9,7 @@ from test_clock import Hands
 import quietgrad as qg
 from quietgrad.clock import OPTIMISE, Clock
 from quietgrad.judging import Terms, affordable_pairs, paired_difference
-from quietgrad.recorder import Ended, Evaluation, Problem, Recorder
+from quietgrad.recorder import Candidate, Ended, Evaluation, Problem, Recorder
 from quietgrad.recorder.endings import Evidence, true_ending
 
 TARGET = qg.Target.from_logdensity(lambda z: -0.5 * jnp.sum(z**2), dim=2)
@@ -29,7 +29,7 @@ def terms(values, mean=0.0, std=1.0):
 def test_a_worse_answer_is_never_kept():
     book = recorder()
     for step, q in enumerate([START, BEST, BETTER]):
-        book.look(q, step)
+        book.evaluate(q, step)
     assert book.answer.q is BEST
     assert book.best.q is BEST
     assert list(book.history.column("step")) == [0, 1, 2]
@@ -46,12 +46,12 @@ def test_the_last_answer_is_preferred_only_if_none_is_clearly_better():
     book.prefer_last()
     rng = np.random.default_rng(0)
     noise = rng.normal(size=64)
-    book.tell(START, 0, terms(noise))
-    book.tell(BETTER, 1, terms(noise + 1.0))
+    book.record(Candidate(START, 0, terms(noise)))
+    book.record(Candidate(BETTER, 1, terms(noise + 1.0)))
     # Within two standard errors of the one before: 1/8 is the error of a mean of 64.
-    book.tell(BEST, 2, terms(1.0 - 0.1 + rng.normal(size=64)))
+    book.record(Candidate(BEST, 2, terms(1.0 - 0.1 + rng.normal(size=64))))
     assert book.answer.q is BEST
-    book.tell(START, 3, terms(noise - 5.0))
+    book.record(Candidate(START, 3, terms(noise - 5.0)))
     assert book.answer.q is BETTER
 
 
@@ -67,10 +67,10 @@ def test_paired_differences_have_the_error_of_the_difference():
 def test_limits_end_a_fit_at_the_next_look():
     hands = Hands()
     book = recorder(seconds=10.0, clock=Clock(hands))
-    book.tell(START, 0, terms([0.0, 0.1]))
+    book.record(Candidate(START, 0, terms([0.0, 0.1])))
     hands.now += 11
     with pytest.raises(Ended) as ended:
-        book.tell(BEST, 1, terms([1.0, 1.1]))
+        book.record(Candidate(BEST, 1, terms([1.0, 1.1])))
     assert ended.value.status is qg.Status.BUDGET
     assert book.answer.q is BEST
 
@@ -98,16 +98,16 @@ def test_evaluation_keeps_to_its_share():
         return judged(q)
 
     book.judge.terms = slow
-    assert book.may_look()
-    book.look(START, 0)
-    assert not book.may_look()
+    assert book.can_evaluate()
+    book.evaluate(START, 0)
+    assert not book.can_evaluate()
     with book.clock.phase(OPTIMISE):
         hands.now += 99
-    assert not book.may_look()
+    assert not book.can_evaluate()
     with book.clock.phase(OPTIMISE):
         hands.now += 1
-    assert book.may_look()
-    assert recorder(evaluation=Evaluation(share=None)).may_look()
+    assert book.can_evaluate()
+    assert recorder(evaluation=Evaluation(share=None)).can_evaluate()
 
 
 def test_many_rows_or_coordinates_get_fewer_draws_and_it_says_so():
@@ -125,7 +125,7 @@ def test_many_rows_or_coordinates_get_fewer_draws_and_it_says_so():
 
 def test_a_method_that_never_improves_cannot_say_converged():
     book = recorder()
-    book.look(START, 0)
+    book.evaluate(START, 0)
     status, hint = book.true_ending(qg.Status.CONVERGED, "done", book.final_terms(START))
     assert status is qg.Status.STALLED
     assert "start" in hint
@@ -133,8 +133,8 @@ def test_a_method_that_never_improves_cannot_say_converged():
 
 def test_bad_draws_of_an_answer_are_told_whatever_the_method_claims():
     book = recorder()
-    book.look(START, 0)
-    answer = book.look(BEST, 1)
+    book.evaluate(START, 0)
+    answer = book.evaluate(BEST, 1)
     known = Evidence(book.answers.start, answer, answer, lambda q: np.zeros((4, 2)), book.sight)
     final = terms([0.0, -np.inf, 0.0, 0.0])._replace(bad=2)
     status, hint = true_ending(Problem(TARGET, START), qg.Status.CONVERGED, "", final, known)
@@ -150,8 +150,8 @@ def test_a_callback_adds_columns_and_may_be_silent():
         return {"first": float(moment.q.loc[0])} if moment.step else None
 
     book = recorder(callback=callback)
-    book.look(START, 0)
-    book.look(BEST, 4, state="state")
+    book.evaluate(START, 0)
+    book.evaluate(BEST, 4, state="state")
     assert seen == [(0, None), (4, "state")]
     first = book.history.arrays()["first"]
     assert np.isnan(first[0])

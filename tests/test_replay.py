@@ -6,8 +6,7 @@ import optax
 import pytest
 
 import quietgrad as qg
-from quietgrad.points import Points
-from quietgrad.recorder import Problem, Recorder
+from quietgrad.difference import Difference
 
 EDGE = qg.Target.from_logdensity(lambda z: jnp.sum(z) + 0 * jnp.sqrt(6.0 - z[0]), dim=1)
 
@@ -25,12 +24,16 @@ def test_a_replay_finds_the_step_of_a_blow_up(every):
     assert steps[0] == steps[1] > 1
 
 
-def test_bam_does_not_rest_where_a_newton_step_promises_more():
-    target = qg.Target.from_logdensity(lambda z: -0.5 * jnp.sum(z**2), dim=2)
-    far = qg.FullRank(jnp.full(2, 5.0), jnp.zeros(3))
-    for q, status in ((far, qg.Status.BUDGET), (qg.FullRank(jnp.zeros(2), jnp.zeros(3)), "converged")):
-        recorder = Recorder(Problem(target, q), key=jr.key(0))
-        recorder.look(q, 0)
-        ending = qg.Bam()._ending(Points(target, q.dtype), recorder, rested=True)
-        assert ending[0] == status
-        assert "promises" in ending[1]
+@pytest.mark.parametrize(
+    ("nats", "error", "stationary", "status"),
+    [
+        (0.1, 0.1, True, "converged"),
+        (12.0, 1.0, True, "budget"),
+        (12.0, 20.0, True, "converged"),
+        (0.1, 0.1, False, "budget"),
+    ],
+)
+def test_bam_has_not_converged_where_a_newton_step_is_expected_to_gain(nats, error, stationary, status):
+    ending = qg.Bam()._ending(Difference(nats, error), stationary=stationary)
+    assert ending[0] == status
+    assert f"is expected to gain {nats:.3f}" in ending[1]

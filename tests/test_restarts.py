@@ -10,7 +10,7 @@ import pytest
 import quietgrad as qg
 from quietgrad import restarts
 from quietgrad.diagnostics.diagnosis import Verdict
-from quietgrad.methods.auto import auto, curvature
+from quietgrad.methods.gaussian import Curvature
 from quietgrad.recorder import Recorder
 
 GAUSSIAN = qg.Target.from_logdensity(lambda z: -0.5 * jnp.sum(jnp.arange(1.0, 4) * (z - 1) ** 2), dim=3)
@@ -35,8 +35,8 @@ def agreement(result):
 
 def test_starts_that_agree_are_finished_once(monkeypatch, key):
     finished = []
-    run = auto.Auto.run
-    monkeypatch.setattr(auto.Auto, "run", lambda *given: finished.append(given) or run(*given))
+    run = qg.Auto.run
+    monkeypatch.setattr(qg.Auto, "run", lambda *given: finished.append(given) or run(*given))
     result = qg.fit(GAUSSIAN, restarts=5, key=key)
     assert len(finished) == 1
     assert result.status is qg.Status.CONVERGED
@@ -49,11 +49,10 @@ def test_starts_that_agree_are_finished_once(monkeypatch, key):
 
 
 @pytest.mark.parametrize("curved", [True, False])
-def test_the_higher_mode_is_kept_and_the_other_one_told_of(curved, key, monkeypatch):
-    if not curved:
-        # Beyond some dimensions there are no Hessians, and climbs at few draws take the place of modes.
-        monkeypatch.setattr(curvature, "CURVED_MEAN_FIELD", 0)
-    result = qg.fit(two_modes(height=3.0), restarts=8, key=key)
+def test_the_higher_mode_is_kept_and_the_other_one_told_of(curved, key):
+    # Beyond some dimensions there are no Hessians, and searches at few draws take the place of modes.
+    method = qg.Auto() if curved else qg.Auto(curvature=Curvature(mean_field_dim=0))
+    result = qg.fit(two_modes(height=3.0), method=method, restarts=8, key=key)
     best = agreement(result).starts[agreement(result).best]
     np.testing.assert_allclose(np.asarray(result.q.mean())[0], 4, atol=5 * best.error + 0.1)
     other = [start for start in agreement(result).starts if start.answer != agreement(result).best]
@@ -97,8 +96,8 @@ def test_other_methods_fit_in_turns(key):
 @pytest.mark.parametrize("family", ["full-rank", "instance"])
 def test_starts_are_different_for_every_kind_of_family(family, key, monkeypatch):
     seen = []
-    scout = auto.Auto.scout
-    monkeypatch.setattr(auto.Auto, "scout", lambda s, p, r: seen.extend(p) or scout(s, p, r))
+    pilot = qg.Auto.pilot
+    monkeypatch.setattr(qg.Auto, "pilot", lambda s, p, r: seen.extend(p) or pilot(s, p, r))
     given = qg.MeanField.init(3, key=key) if family == "instance" else family
     result = qg.fit(GAUSSIAN, given, restarts=3, key=key)
     assert len({np.asarray(problem.q.mean()).tobytes() for problem in seen}) == 3

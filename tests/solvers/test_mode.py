@@ -1,7 +1,6 @@
 """The mode with its curvature: at the end of narrow ridges, and the higher of two."""
 
 import jax.numpy as jnp
-import jax.random as jr
 import numpy as np
 import pytest
 from sessions import session_of

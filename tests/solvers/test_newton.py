@@ -10,8 +10,8 @@ from sessions import session_of
 
 import quietgrad as qg
 from quietgrad.diagnostics.expected_gain import expected_gain, paired_square
-from quietgrad.families import REGISTRY, FitsQuadratic
 from quietgrad.difference import Difference
+from quietgrad.families import REGISTRY, FitsQuadratic
 from quietgrad.judging import Judge, paired_difference
 from quietgrad.methods.gaussian import Curvature
 from quietgrad.points import Points

@@ -8,8 +8,8 @@ import pytest
 
 import quietgrad as qg
 from quietgrad.fitting import run as run_fit
-from quietgrad.solvers import choosing, stochastic, switching
 from quietgrad.recorder import Evaluation, Problem, Recorder
+from quietgrad.solvers import choosing, stochastic, switching
 
 
 @pytest.fixture

@@ -134,8 +134,8 @@ class Fit:
         curved = auto.curved(self.problem, session.points, q)
         if curved:
             around = self.first if below is None else below.q
-            ahead = auto.curvature.from_mode(session, around, q, self.gain)
-            if below is None and ahead is not None and self._conclusive(ahead):
+            ahead, is_mode = auto.curvature.from_mode(session, around, q, self.gain) or (None, False)
+            if below is None and ahead is not None and is_mode and self._conclusive(ahead):
                 settled = auto.curvature.settle(session, ahead, self.gain)
                 gained = paired_difference(settled.candidate.terms, ahead.best.terms)
                 if not gained.clearly_above(self.gain):

@@ -8,6 +8,7 @@ from .._lbfgs import minimise_together
 from ..bases import Normal
 from ..clock import OPTIMISE
 from ..diagnostics.expected_gain import expected_gain
+from ..difference import Difference
 from ..families import AbstractFamily, FitsQuadratic, MeanField
 from ..points import Points
 from ..solvers import BatchAndMatch, Stop, drive
@@ -27,7 +28,7 @@ class Bam(AbstractMethod):
     """Full-rank Gaussians by batch and match, `draws` gradients an iteration, at most `iterations`.
 
     It starts at a mode found by `mode_iterations` of L-BFGS (not with `mode=False`). The fit ends when
-    `patience` evaluations in a row gain less than `gain` nats; it has converged if a Newton step is not
+    `patience` evaluations in a row, one every `piece` iterations, gain less than `gain` nats; it has converged if a Newton step is not
     expected to gain `worth` nats. Takes no Hessians.
     """
 
@@ -35,6 +36,7 @@ class Bam(AbstractMethod):
     iterations: int = eqx.field(converter=lambda n: whole(n, "iterations", least=1), default=1000)
     gain: float = 0.1
     mode: bool = True
+    piece: int = 25
     patience: int = 8
     mode_iterations: int = 60
     worth: float = 0.5
@@ -60,15 +62,19 @@ class Bam(AbstractMethod):
         if self.mode:
             mean = self._mode(session, mean)
         start = session.evaluate(member(q, mean, begun.host_covariance()), 0)
+        solver = BatchAndMatch(draws=self.draws, piece=min(self.piece, self.iterations))
         stop = Stop(gain=self.gain, patience=self.patience, iterations=self.iterations)
-        run = drive(BatchAndMatch(draws=self.draws), start, session, stop, name="iterations")
+        run = drive(solver, start, session, stop, name="iterations")
         if run.end in ENDS:
             return Status.NON_FINITE, ENDS[run.end]
         best = run.best.q
         assert isinstance(best, FitsQuadratic)
         with session.clock.phase(OPTIMISE):
             left = expected_gain(session.points, best, session.rng("expected gain"))
-        if run.stationary and not left.clearly_above(self.worth):
+        return self._ending(left, stationary=run.stationary)
+
+    def _ending(self, left: Difference, *, stationary: bool) -> Ending:
+        if stationary and not left.clearly_above(self.worth):
             return Status.CONVERGED, f"iterations gain no more; a Newton step is expected to gain {left}"
         return Status.BUDGET, (
             f"iterations gain no more or were used up, but a Newton step is expected to gain {left}; "

@@ -11,6 +11,7 @@ import numpy as np
 
 from ..clock import OPTIMISE
 from ..diagnostics.expected_gain import conclusive_gain, expected_gain
+from ..difference import Difference
 from ..families import AbstractFamily, FitsQuadratic, HasMoments
 from ..points import Points
 from ..recorder import Candidate, Recorder
@@ -39,7 +40,7 @@ class Curvature(eqx.Module):
     their limits. `newton` steps stop when two in a row gain less than `fine` of the gain that is worth
     going on for: a step costs a thousandth of what stochastic steps would. `refine` averages over more
     draws, for as many steps as every other coordinate but within `refine_steps`, because the noise of a
-    curvature costs nats in proportion to its size.
+    curvature costs nats in proportion to its size; at most `rounds` times.
     """
 
     mode: ModeSearch = ModeSearch()
@@ -51,6 +52,7 @@ class Curvature(eqx.Module):
     steps: int = 24
     fine: float = 0.1
     refine_steps: tuple[int, int] = (10, 48)
+    rounds: int = 16
     catch_up: float = 10.0
     trial: int = 4
 
@@ -64,10 +66,11 @@ class Curvature(eqx.Module):
 
     def from_mode(
         self, session: Recorder, around: AbstractFamily, q: AbstractFamily, gain: float
-    ) -> Run | None:
-        """Newton steps in q's family from the mode with its curvature; None if there is no such start.
+    ) -> tuple[Run, bool] | None:
+        """Newton steps in q's family from the mode with its curvature, and whether that is a mode.
 
-        The search for the mode begins around the mean of another member of any family.
+        The search for it begins around the mean of another member of any family. None if it finds no
+        place at which density and curvature are finite.
         """
         assert isinstance(around, HasMoments)
         state = ModeState(np.asarray(around.mean(), float), q)
@@ -76,10 +79,10 @@ class Curvature(eqx.Module):
         found = drive(self.mode, start, session, stop, name="mode", state=state)
         if found.feedback is None or not np.isfinite(found.feedback.found.terms.elbo):
             return None
-        mode = found.feedback.found._replace(step=session.steps)
-        run = self.steps_from(session, mode, gain, name="newton from the mode")
-        session.note("mode", elbo=mode.terms.elbo, later=run.best.terms.elbo)
-        return run
+        first = found.feedback.found._replace(step=session.steps)
+        run = self.steps_from(session, first, gain, name="newton from the mode")
+        session.note("mode", elbo=first.terms.elbo, later=run.best.terms.elbo)
+        return run, found.state.mode.left < gain
 
     def steps_from(
         self,
@@ -105,24 +108,32 @@ class Curvature(eqx.Module):
     def settle(self, session: Recorder, run: Run, gain: float) -> Settled:
         """Averaged steps with more draws from where steps led, and what a further one would gain.
 
-        The average begins anew: early steps saw the curvature of another place.
+        Each round of them begins a new average: early steps saw the curvature of another place. They go
+        on while a further step is clearly expected to gain more than a fine share of `gain`, as in the
+        valley of a funnel, where each step gains little and the next one as much.
         """
-        start = run.best._replace(step=session.steps)
         least, most = self.refine_steps
-        steps = min(most, max(least, start.q.dim // 2))
+        steps, fine = min(most, max(least, run.best.q.dim // 2)), self.fine * gain
         stop = Stop(patience=steps, iterations=steps, keep="last")
-        state = run.best_state.afresh(0)
-        refined = drive(self.refine, start, session, stop, name="refine", state=state)
-        best = refined.best
-        session.choose(best)
-        assert isinstance(best.q, FitsQuadratic)
-        rng = session.rng("expected gain", session.steps)
-        with session.clock.phase(OPTIMISE):
-            fitted = refined.best_state.fitted
-            left = expected_gain(session.points, best.q, rng, fitted)
-            left = conclusive_gain(left, session.points, best.q, rng, fitted, worth=gain)
+        for number in range(self.rounds):
+            start, state = run.best._replace(step=session.steps), run.best_state.afresh(0)
+            run = drive(self.refine, start, session, stop, name=f"refine {number}", state=state)
+            left = self._left(session, run, fine)
+            if not left.clearly_above(fine):
+                break
+        session.choose(run.best)
+        left = self._left(session, run, gain)
         done = left.non_negative.clearly_below(gain)
         numbers: dict[str, Any] = {"left": left.nats, "left_error": left.error}
-        session.note("newton stop" if done else "newton", elbo=best.terms.elbo, **numbers)
+        session.note("newton stop" if done else "newton", elbo=run.best.terms.elbo, **numbers)
         hint = f"a further Newton step is expected to gain {left}"
-        return Settled(refined, (Status.CONVERGED, hint) if done else None)
+        return Settled(run, (Status.CONVERGED, hint) if done else None)
+
+    def _left(self, session: Recorder, run: Run, worth: float) -> Difference:
+        """What a further step is expected to gain, from enough draws to compare it with `worth`."""
+        q, points, fitted = run.best.q, session.points, run.best_state.fitted
+        assert isinstance(q, FitsQuadratic)
+        rng = session.rng("expected gain", session.steps)
+        with session.clock.phase(OPTIMISE):
+            left = expected_gain(points, q, rng, fitted)
+            return conclusive_gain(left, points, q, rng, fitted, worth=worth)

@@ -44,9 +44,9 @@ class Sgd(AbstractMethod):
     """`steps` steps of an optax `optimizer` (Adam at 0.01 by default) with an `estimator`.
 
     `estimator` is an instance or a registered name; "auto" begins with the cheapest quiet one and
-    changes it when noise dominates and another has less variance x cost (`switching`). The ELBO is evaluated every
-    `evaluate_every` steps (a hundredth of the run by default), less often where that would take more
-    than its share of the time. `stop=Plateau()` ends the run once the ELBO has stopped rising, and
+    changes it when noise dominates and another has less variance x cost (`switching`). The ELBO is
+    evaluated every `evaluate_every` steps (a hundredth of the run by default), less often where that
+    would take more than its share of the time. `stop=Plateau()` ends the run once the ELBO has stopped rising, and
     `stop=Reached(value)` once it is there. The answer is the last q, or an earlier one that is clearly
     better. A run whose mean of late iterates is clearly better by `gain` nats is held by noise, and says
     so. With `by_clock` off nothing depends on seconds, and a run can be repeated exactly: no evaluation

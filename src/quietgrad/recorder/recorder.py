@@ -73,6 +73,8 @@ class Recorder:
         if book.record is not None:
             self.clock.go_on(book.record["clock"], book.record["programs"])
         self.judges = Judges(problem, evaluation, self.words, self.rng)
+        # Rows differ between the evaluator's draws: what it finds best is best by chance, among equals.
+        self.answers.prefer_last = self.judge.rows is not None
         # What looks at the log density when something may be wrong, on the rows that judge.
         self.sight = sight_of(self.judges.on_the_way.target, problem.q.dtype)
 

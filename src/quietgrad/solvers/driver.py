@@ -59,7 +59,9 @@ class Stop(eqx.Module):
         """Which of the two stays."""
         if self.keep == "last":
             return best if change.clearly_below() else found
-        return found if change.nats > 0 else best
+        # Where the draws cannot tell a gain from a loss, the later of two is the better guess.
+        unclear = change.error > self.gain and not change.clearly_below()
+        return found if change.nats > 0 or unclear else best
 
     def hopeless(self, best: Candidate, change: Difference, iterations: int) -> bool:
         """Whether a run would not catch up with its incumbent at its present pace."""

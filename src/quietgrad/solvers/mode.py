@@ -25,10 +25,15 @@ Check = Callable[[], None]
 
 
 class Mode(NamedTuple):
-    """Where the log density is highest, as far as was found, and minus its Hessian there."""
+    """Where the log density is highest, as far as was found, and minus its Hessian there.
+
+    `left` is what a further Newton step would gain: much where the density has no highest point, such as
+    in the neck of a funnel.
+    """
 
     z: Float[np.ndarray, " dim"]
     precision: Float[np.ndarray, "dim dim"]
+    left: float
 
 
 class ModeState(NamedTuple):
@@ -45,7 +50,7 @@ class ModeSearch(AbstractSolver):
     """The member of a family that suits the mode, narrowed until its ELBO is finite.
 
     `searches` begin at the start's mean and uniformly within `spread` of it; `iterations` of L-BFGS need
-    only tell which one leads highest, because `newton_steps` settle it, until one promises less than
+    only tell which one leads highest, because `newton_steps` settle it, until one would gain less than
     `enough` nats. The member is narrowed by half at most `narrowings` times.
     """
 
@@ -56,7 +61,7 @@ class ModeSearch(AbstractSolver):
     spread: float = 1.0
     memory: int = 10
     newton_steps: int = 30
-    enough: float = 1e-3
+    enough: float = 5e-4
     narrowings: int = 5
 
     def init(self, session: Recorder, start: Candidate) -> ModeState:
@@ -121,7 +126,7 @@ class ModeSearch(AbstractSolver):
         self, points: Points, z: Float[np.ndarray, " dim"], loss: float, check: Check
     ) -> Mode | None:
         """Newton steps to the top, each in the coordinates of the curvature before."""
-        basis, curvature, height = np.eye(len(z)), None, -loss
+        basis, curvature, height, left = np.eye(len(z)), None, -loss, math.inf
         for number in range(self.newton_steps):
             check()
             gradient, hessian = points.curvature(z[None], basis)
@@ -135,7 +140,8 @@ class ModeSearch(AbstractSolver):
             curvature = make_positive_definite(-hessian)
             step = newton_step(basis, curvature, gradient)
             basis = cholesky_from_basis(basis, curvature)
-            if not float(gradient @ step) > self.enough:
+            left = 0.5 * float(gradient @ step)
+            if not left > self.enough:
                 break
             trials = z + LENGTHS[:, None] * step
             values = points(trials)[0]
@@ -143,4 +149,4 @@ class ModeSearch(AbstractSolver):
             if not values[place] > height:
                 break
             z, height = trials[place], float(values[place])
-        return None if curvature is None else Mode(z, precision_from_basis(basis, np.eye(len(z))))
+        return None if curvature is None else Mode(z, precision_from_basis(basis, np.eye(len(z))), left)

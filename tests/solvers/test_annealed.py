@@ -1,0 +1,138 @@
+"""Annealed rounds: what is taken back, when they end, and when another estimator is looked for."""
+
+import dataclasses
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from sessions import session_of
+
+import quietgrad as qg
+from quietgrad.difference import Difference
+from quietgrad.judging import paired_difference
+from quietgrad.solvers import LOST, Annealed, Feedback, Stop, drive
+from quietgrad.solvers.choosing import burden
+
+SOLVER = Annealed(rate=0.02, length=10, by_clock=False)
+
+
+def skewed(z):
+    """A log density with curvature that changes, and scales far from one."""
+    return (
+        -0.5 * jnp.sum((z / jnp.array([0.1, 1.0, 5.0])) ** 2) - jnp.exp(0.3 * z[0]) - jnp.exp(0.2 * z[2])
+    )
+
+
+@pytest.fixture(scope="module")
+def target():
+    return qg.Target.from_logdensity(skewed, dim=3)
+
+
+@pytest.fixture
+def begun(target):
+    """A session, and a candidate that is good already."""
+    q = qg.MeanField(jnp.array([-0.01, 0.0, -1.0]), jnp.log(jnp.array([0.1, 1.0, 3.0])))
+    session = session_of(target, q)
+    return session, session.evaluate(q, 0)
+
+
+def feedback_of(best, nats, error=0.01, found=None):
+    found = best if found is None else found
+    return Feedback(best, found, Difference(nats, error), (found,))
+
+
+def test_the_average_and_the_last_iterate_of_a_round_are_proposed(begun):
+    session, start = begun
+    step = SOLVER.step(session, SOLVER.init(session, start), None)
+    average, last = step.members
+    assert step.iterations == SOLVER.length
+    assert eqx.tree_equal(step.state.carry.params, eqx.filter(last, eqx.is_inexact_array))
+    # Both are on the way from the start: the average of ten steps is closer to it.
+    assert 0 < np.linalg.norm(average.loc - start.q.loc) < 10 * 0.02 * np.sqrt(3)
+    one = dataclasses.replace(SOLVER, length=1)
+    average, last = one.step(session, one.init(session, start), None).members
+    assert eqx.tree_equal(average, last)
+
+
+def test_a_round_that_clearly_lost_is_taken_back_at_half_the_rate(begun):
+    session, start = begun
+    first = SOLVER.step(session, SOLVER.init(session, start), None)
+    again = SOLVER.step(session, first.state, feedback_of(start, -1.0))
+    assert again.state.rate == SOLVER.rate / 2
+    assert again.state.length == SOLVER.length
+    # From the best member, with the momentum of before the lost round.
+    assert eqx.tree_equal(again.state.before.params, eqx.filter(start.q, eqx.is_inexact_array))
+    assert int(again.state.before.optimizer.taken) == 0
+
+
+def test_a_round_that_did_not_lose_is_followed_by_one_twice_as_long(begun):
+    session, start = begun
+    raised = Annealed(length=10, by_clock=False)
+    first = raised.step(session, raised.init(session, start), None)
+    for nats, error in ((1.0, 0.1), (-0.5, 0.4)):
+        on = raised.step(session, first.state, feedback_of(start, nats, error))
+        assert on.iterations == 10 + 20
+        assert int(on.state.before.optimizer.taken) == 10
+        # The family's advice says how far a successful round may raise the rate.
+        assert on.state.rate == min(2 * first.state.rate, start.q.advice.most_anneal_rate)
+
+
+def test_steps_of_every_size_that_lose_end_it(begun):
+    """A start that nothing near it beats: the answer stays, at ever smaller rates, to a true end."""
+    session, start = begun
+    best = start._replace(terms=start.terms._replace(values=start.terms.values + 100.0))
+    solver = dataclasses.replace(SOLVER, most_lost=3)
+    run = drive(solver, best, session, Stop(patience=1, conclusive=True), name="anneal")
+    assert run.end == LOST
+    assert run.best.q is start.q
+    assert run.state.rate == SOLVER.rate / 8
+    assert run.iterations == 30
+
+
+def test_rounds_end_when_one_clearly_gains_too_little(begun):
+    session, start = begun
+    stop = Stop(gain=0.5, patience=1, conclusive=True, least=SOLVER.length + 1, iterations=10_000)
+    run = drive(SOLVER, start, session, stop, name="anneal")
+    assert run.stationary
+    assert run.feedback.change.non_negative.clearly_below(0.5)
+    assert paired_difference(run.best.terms, start.terms).nats >= 0
+    assert {d.kind for d in session.decisions} <= {"round", "take back"}
+
+
+def test_draws_are_those_of_their_step(begun):
+    """A round that is taken up again from its state makes the same steps: a checkpoint loses nothing."""
+    session, start = begun
+    state = SOLVER.init(session, start)
+    first, again = (SOLVER.step(session, state, None) for _ in range(2))
+    assert eqx.tree_equal(first.state.carry.params, again.state.carry.params)
+    session.advance(10)
+    assert not eqx.tree_equal(
+        SOLVER.step(session, state, None).state.carry.params, first.state.carry.params
+    )
+
+
+def test_comparing_estimators_waits_until_it_is_cheap_and_noise_is_left(begun):
+    session, start = begun
+    solver = Annealed(length=10)
+    state = solver.init(session, start)._replace(pace=1e-6)
+    little, much = feedback_of(start, 0.1), feedback_of(start, 5.0)
+    assert not solver._probe_due(session, state, little)
+    session.clock._spent["optimise"] = 1e6
+    assert solver._probe_due(session, state, little)
+    assert not solver._probe_due(session, state, much)
+    assert not solver._probe_due(session, state._replace(pace=1e4), little)
+    assert not solver._probe_due(session, state._replace(probed=True), little)
+    fixed = dataclasses.replace(solver, estimator=qg.estimator("nocv"))
+    assert not fixed._probe_due(session, state, little)
+
+
+def test_without_the_clock_comparing_waits_for_enough_steps(begun):
+    session, start = begun
+    state = SOLVER.init(session, start)
+    needed = burden(start.q, state.estimator) / SOLVER.probe_share
+    session.clock._spent["optimise"] = 1e6
+    session.advance(int(0.9 * needed))
+    assert not SOLVER._probe_due(session, state, feedback_of(start, 0.1))
+    session.advance(int(1.1 * needed))
+    assert SOLVER._probe_due(session, state, feedback_of(start, 0.1))

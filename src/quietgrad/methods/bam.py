@@ -28,8 +28,8 @@ class Bam(AbstractMethod):
     """Full-rank Gaussians by batch and match, `draws` gradients an iteration, at most `iterations`.
 
     It starts at a mode found by `mode_iterations` of L-BFGS (not with `mode=False`). The fit ends when
-    `patience` evaluations in a row, one every `piece` iterations, gain less than `gain` nats; it has converged if a Newton step is not
-    expected to gain `worth` nats. Takes no Hessians.
+    `patience` evaluations in a row, one every `piece` iterations, gain less than `gain` nats; it has
+    converged if a Newton step is not expected to gain `worth` nats. Takes no Hessians.
     """
 
     draws: int = eqx.field(converter=lambda n: whole(n, "draws", least=2), default=16)

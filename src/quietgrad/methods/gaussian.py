@@ -13,6 +13,7 @@ from ..clock import OPTIMISE
 from ..diagnostics.expected_gain import conclusive_gain, expected_gain
 from ..difference import Difference
 from ..families import AbstractFamily, FitsQuadratic, HasMoments
+from ..judging import paired_difference
 from ..points import Points
 from ..recorder import Candidate, Recorder
 from ..solvers import ModeSearch, Newton, Run, Stop, drive
@@ -40,7 +41,8 @@ class Curvature(eqx.Module):
     their limits. `newton` steps stop when two in a row gain less than `fine` of the gain that is worth
     going on for: a step costs a thousandth of what stochastic steps would. `refine` averages over more
     draws, for as many steps as every other coordinate but within `refine_steps`, because the noise of a
-    curvature costs nats in proportion to its size; at most `rounds` times.
+    curvature costs nats in proportion to its size; again, at most `rounds` times, while a further step
+    is expected to gain more than `faint` of the gain, which is about what rounding leaves.
     """
 
     mode: ModeSearch = ModeSearch()
@@ -51,6 +53,7 @@ class Curvature(eqx.Module):
     low_rank_dim: int = 256
     steps: int = 24
     fine: float = 0.1
+    faint: float = 0.002
     refine_steps: tuple[int, int] = (10, 48)
     rounds: int = 16
     catch_up: float = 10.0
@@ -109,31 +112,34 @@ class Curvature(eqx.Module):
         """Averaged steps with more draws from where steps led, and what a further one would gain.
 
         Each round of them begins a new average: early steps saw the curvature of another place. They go
-        on while a further step is clearly expected to gain more than a fine share of `gain`, as in the
-        valley of a funnel, where each step gains little and the next one as much.
+        on while a round clearly gains and so would a further step, however little: in the valley of a
+        funnel, or at the rim between two modes, each step gains little, the next one as much, and nats
+        lie beyond.
         """
         least, most = self.refine_steps
-        steps, fine = min(most, max(least, run.best.q.dim // 2)), self.fine * gain
+        steps, faint = min(most, max(least, run.best.q.dim // 2)), self.faint * gain
         stop = Stop(patience=steps, iterations=steps, keep="last")
         for number in range(self.rounds):
             start, state = run.best._replace(step=session.steps), run.best_state.afresh(0)
             run = drive(self.refine, start, session, stop, name=f"refine {number}", state=state)
-            left = self._left(session, run, fine)
-            if not left.clearly_above(fine):
+            gained = paired_difference(run.best.terms, start.terms)
+            if not gained.clearly_above() or not self._left(session, run).clearly_above(faint):
                 break
         session.choose(run.best)
-        left = self._left(session, run, gain)
+        left = self._left(session, run, worth=gain)
         done = left.non_negative.clearly_below(gain)
         numbers: dict[str, Any] = {"left": left.nats, "left_error": left.error}
         session.note("newton stop" if done else "newton", elbo=run.best.terms.elbo, **numbers)
         hint = f"a further Newton step is expected to gain {left}"
         return Settled(run, (Status.CONVERGED, hint) if done else None)
 
-    def _left(self, session: Recorder, run: Run, worth: float) -> Difference:
+    def _left(self, session: Recorder, run: Run, worth: float | None = None) -> Difference:
         """What a further step is expected to gain, from enough draws to compare it with `worth`."""
         q, points, fitted = run.best.q, session.points, run.best_state.fitted
         assert isinstance(q, FitsQuadratic)
         rng = session.rng("expected gain", session.steps)
         with session.clock.phase(OPTIMISE):
             left = expected_gain(points, q, rng, fitted)
-            return conclusive_gain(left, points, q, rng, fitted, worth=worth)
+            if worth is not None:
+                left = conclusive_gain(left, points, q, rng, fitted, worth=worth)
+            return left

@@ -46,11 +46,11 @@ class Sgd(AbstractMethod):
     `estimator` is an instance or a registered name; "auto" begins with the cheapest quiet one and
     changes it when noise dominates and another has less variance x cost (`switching`). The ELBO is
     evaluated every `evaluate_every` steps (a hundredth of the run by default), less often where that
-    would take more than its share of the time. `stop=Plateau()` ends the run once the ELBO has stopped rising, and
-    `stop=Reached(value)` once it is there. The answer is the last q, or an earlier one that is clearly
-    better. A run whose mean of late iterates is clearly better by `gain` nats is held by noise, and says
-    so. With `by_clock` off nothing depends on seconds, and a run can be repeated exactly: no evaluation
-    is left out, and "auto" compares estimators by gradient evaluations.
+    would take more than its share of the time. `stop=Plateau()` ends the run once the ELBO has stopped
+    rising, and `stop=Reached(value)` once it is there. The answer is the last q, or an earlier one that
+    is clearly better. A run whose mean of late iterates is clearly better by `gain` nats is held by
+    noise, and says so. With `by_clock` off nothing depends on seconds, and a run can be repeated
+    exactly: no evaluation is left out, and "auto" compares estimators by gradient evaluations.
     """
 
     estimator: AbstractEstimator | str = eqx.field(

@@ -21,7 +21,7 @@ os.environ["XLA_FLAGS"] = " ".join([os.environ.get("XLA_FLAGS", ""), *FAST_COMPI
 
 # What one run of the tests left in a cache must not change the next one: every process, and what it
 # starts, has empty caches. Those of pytest-xdist's workers are inside that of the process that starts
-# them, because workers may end without `atexit`. PyTensor keeps its programs in the home folder by default.
+# them, because workers may end without `atexit`. PyTensor's would be in the home folder.
 CACHES = tempfile.mkdtemp(prefix="quietgrad-tests-", dir=os.environ.get("QUIETGRAD_TEST_CACHES"))
 atexit.register(shutil.rmtree, CACHES, ignore_errors=True)
 os.environ["QUIETGRAD_TEST_CACHES"] = os.environ["XDG_CACHE_HOME"] = CACHES

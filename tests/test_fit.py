@@ -12,6 +12,8 @@ from subjects import TRACES, family, target_2d
 from test_clock import Hands
 
 import quietgrad as qg
+from quietgrad import families
+from quietgrad._checks import letters
 from quietgrad.clock import Clock
 from quietgrad.fitting import run
 from quietgrad.methods import sgd
@@ -210,6 +212,34 @@ def test_progress_is_shown_on_request_and_silent_without_a_terminal(target, key,
 def test_misuse_says_what_to_do(target, arguments, error, words):
     with pytest.raises(error, match=words):
         qg.fit(target, **{"key": jr.key(0), **arguments})
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("autoo", "Did you mean 'auto'?"),
+        ("MeanField", "Did you mean 'mean-field'?"),
+        ("FULL_RANK", "Did you mean 'full-rank'?"),
+        ("low rank", "Did you mean 'low-rank'?"),
+        ("advi", "'mean-field', or 'full-rank'"),
+        ("fullrank_advi", "Did you mean 'full-rank'?"),
+        ("AutoMultivariateNormal", "Did you mean 'full-rank'?"),
+        ("laplace", "'full-rank'"),
+        ("normalizing-flow", "'real-nvp', 'real-nvp-affine', 'real-nvp-whitened'"),
+        ("NUTS", "examples/vi_then_nuts.py"),
+    ],
+)
+def test_a_family_of_another_name_is_recognised(target, given, meant):
+    with pytest.raises(ValueError, match=f"unknown family '{given}'; known: auto, full-rank") as caught:
+        qg.fit(target, given, key=jr.key(0))
+    assert meant in str(caught.value)
+
+
+def test_names_of_other_libraries_are_no_names_here():
+    """A name that is registered later must leave the table."""
+    spelled = {letters(name) for name in (*families.REGISTRY, families.ANY_FAMILY)}
+    assert spelled.isdisjoint(families.OTHER_NAMES)
+    assert all(letters(name) == name for name in families.OTHER_NAMES)
 
 
 def test_a_family_by_name_needs_to_know_its_dim():

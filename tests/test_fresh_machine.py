@@ -14,7 +14,7 @@ SETTINGS = Path(__file__).parents[1] / "pyproject.toml"
 
 
 def test_caches_are_of_this_process():
-    from pytensor import config
+    from pytensor.configdefaults import config
 
     caches = Path(os.environ["QUIETGRAD_TEST_CACHES"])
     assert cache_folder().is_relative_to(caches)

@@ -14,8 +14,8 @@ from ._random import key_words
 from .checkpoints import Book
 from .clock import Clock
 from .compilation_cache import keep_compiled_once
+from .families import ANY_FAMILY, AbstractFamily, AbstractWithHyperparameters, beside, named
 from .families import REGISTRY as FAMILIES
-from .families import AbstractFamily, AbstractWithHyperparameters, beside
 from .methods import REGISTRY as METHODS
 from .methods import AbstractMethod, Sgd
 from .recorder import INTERRUPTED, Callback, Ended, Interrupts, Problem, Recorder, book_of
@@ -27,8 +27,6 @@ from .streaming import Feed
 from .targets import Target
 from .targets.hyperparameters import checked, fitted_beside, fixed_at
 
-# The name that stands for a family of the method's choice.
-ANY_FAMILY = "auto"
 RESUMABLE = "stopped by the user; the same call goes on from here"
 
 
@@ -148,7 +146,7 @@ def problem_of(
             "e.g. 'mean-field'"
         )
     if isinstance(family, str):
-        made = FAMILIES["mean-field"] if any_family else lookup(FAMILIES, family, "family")
+        made = FAMILIES["mean-field"] if any_family else named(family, ANY_FAMILY)
         if target.dim is None:
             raise ValueError(
                 f"the target does not say its dim, so a family cannot be made from the name {family!r}; "

@@ -10,10 +10,7 @@ from arviz_stats.loo import loo as leave_one_out
 import quietgrad as qg
 from quietgrad.adapters.arviz import to_arviz
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS"),
-    pytest.mark.filterwarnings("ignore::FutureWarning"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS")
 NOISE = np.random.default_rng(0)
 X, Y = NOISE.normal(size=(12, 3)), NOISE.normal(size=12)
 

@@ -61,7 +61,7 @@ def fingerprint(value: Any, seen: frozenset[int] = frozenset()) -> Any:
         case None | bool() | int() | float() | complex() | str() | bytes() | type():
             return (type(value), value)
         case _:
-            return _Identity(value)
+            return Identity(value)
 
 
 def reads(code: types.CodeType, module: dict[str, Any]) -> dict[str, Any]:
@@ -119,7 +119,7 @@ def reads_print(
 ) -> tuple[Any, ...]:
     """A hashable description of `reads`; functions in it count by identity, values by themselves."""
     return tuple(
-        (name, _Identity(value) if isinstance(value, types.FunctionType) else fingerprint(value, seen))
+        (name, Identity(value) if isinstance(value, types.FunctionType) else fingerprint(value, seen))
         for name, value in sorted(reads(code, module).items())
     )
 
@@ -138,7 +138,7 @@ def _contents(array: np.ndarray) -> bytes:
     return hashlib.blake2b(np.ascontiguousarray(array).view(np.uint8).data).digest()
 
 
-class _Identity:
+class Identity:
     """Compares by identity and keeps the object alive, so that its address is not used again."""
 
     def __init__(self, value: Any):
@@ -148,7 +148,7 @@ class _Identity:
         return id(self.value)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Identity) and self.value is other.value
+        return isinstance(other, Identity) and self.value is other.value
 
 
 def _content(cell: types.CellType) -> Any:

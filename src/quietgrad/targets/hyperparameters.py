@@ -13,7 +13,6 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
-from .lifted import lift
 from .target import Target
 
 
@@ -92,25 +91,17 @@ def _example(target: Target, dtype: Any) -> PyTree:
 
 
 def _made(target: Target, wrap: Callable[[Any, bool], Any], **form: Any) -> Target:
-    """A target of wrapped functions, which are taken apart first if they can be traced like that."""
-    functions = (target.log_prior, target.log_likelihood)
-    if not any(target.takes_hyperparameters):
+    """A target of wrapped functions."""
+    functions, takes = (target.log_prior, target.log_likelihood), target.takes_hyperparameters
+    if not any(takes):
         raise ValueError(
             "hyperparameters were given, but neither log_prior(z) nor log_likelihood(z, data) has a "
             "further argument for them; write log_prior(z, h), or log_likelihood(z, data, h), or both"
         )
-    takes = target.takes_hyperparameters
-
-    def make(prepare: Callable[[Any], Any]) -> Target:
-        prior, likelihood = (
-            None if f is None else wrap(prepare(f), t) for f, t in zip(functions, takes, strict=True)
-        )
-        assert prior is not None
-        size = target.size if target.rows else None
-        made = Target(prior, likelihood, target.data, size, model=target.model, **form)
-        return made.with_mesh(target.mesh)
-
-    try:
-        return make(lift)
-    except ValueError:
-        return make(lambda function: function)
+    prior, likelihood = (
+        None if f is None else wrap(f, t) for f, t in zip(functions, takes, strict=True)
+    )
+    assert prior is not None
+    size = target.size if target.rows else None
+    made = Target(prior, likelihood, target.data, size, model=target.model, **form)
+    return made.with_mesh(target.mesh)

@@ -4,6 +4,9 @@ Without double precision jax keeps the conversion of a float64 (or int64) array 
 uses it, under the identity of the array: changed in place, the array would still be read as it was.
 """
 
+import contextlib
+import functools
+import sys
 import types
 from collections.abc import Iterator
 from typing import Any
@@ -40,7 +43,8 @@ def read_anew(function: Any) -> list[np.ndarray]:
 
 def is_library(module: str | None) -> bool:
     """Whether a module belongs to one of `LIBRARIES`, or to Python itself."""
-    return (module or "").split(".", 1)[0] in LIBRARIES
+    package = (module or "").split(".", 1)[0]
+    return package in LIBRARIES or (package in sys.stdlib_module_names and package != "__main__")
 
 
 def _converted(array: np.ndarray) -> np.ndarray | None:
@@ -68,6 +72,7 @@ def _arrays(function: Any) -> Iterator[np.ndarray]:
             todo.extend(_held(value))
 
 
+_JITTED = type(jax.jit(lambda: None))
 _ATOMS = (str, bytes, int, float, complex, type(None), types.ModuleType, np.generic, np.dtype, jax.Array)
 
 
@@ -89,6 +94,8 @@ def _held(value: Any) -> Iterator[Any]:
                     continue
             if not is_library(value.__module__):
                 yield from _read_by_name(value.__code__, value.__globals__)
+        case functools.partial():
+            yield from (value.func, value.args, value.keywords)
         case types.MethodType():
             yield from (value.__func__, value.__self__)
         case type():
@@ -103,17 +110,18 @@ def _held(value: Any) -> Iterator[Any]:
 
 
 def _attributes(value: Any) -> Iterator[Any]:
-    for name in ("func", "args", "keywords", "__wrapped__"):  # of partials, and of jitted functions
-        if name not in getattr(value, "__dict__", ()):
-            try:
-                yield getattr(value, name)
-            except Exception:  # an attribute may be computed, and raise anything
-                continue
-    yield from getattr(value, "__dict__", {}).values()
+    """What an object has without running any code of its own."""
+    if isinstance(value, _JITTED):
+        yield value.__wrapped__
+    try:
+        yield from vars(value).values()
+    except TypeError:  # it has slots, or nothing
+        pass
     for kind in type(value).__mro__:
-        for name in getattr(kind, "__slots__", ()):
-            if isinstance(name, str) and hasattr(value, name):
-                yield getattr(value, name)
+        for descriptor in vars(kind).values():
+            if isinstance(descriptor, types.MemberDescriptorType):
+                with contextlib.suppress(AttributeError):  # not set
+                    yield descriptor.__get__(value)
     if not is_library(type(value).__module__):
         yield type(value)
 

@@ -1,36 +1,19 @@
-"""Functions made twice by the same recipe count as one, so that jit does not compile them again.
+"""Descriptions of functions that cannot be traced by themselves, as rules of differentiation.
 
-`optax.adam(1e-2)` returns new closures on every call; compared by identity, each call of `fit` would
-recompile. Two functions are the same recipe when their code, defaults, captured values and the values of
-the names that they read from their module are.
+Two functions are the same when their code, defaults, captured values and the values of the names that
+they read from their module are. Where a function can be traced, its program says more: see `_tracing`.
 """
 
 import dis
 import functools
 import hashlib
 import types
-from typing import Any, Generic, TypeVar
+from typing import Any
 
-import jax
 import numpy as np
 
-T = TypeVar("T")
 # Bytes of an array beyond which its digest is kept.
 DIGESTED = 2**16
-
-
-class Recipe(Generic[T]):
-    """Holds `value` and compares by how it was made."""
-
-    def __init__(self, value: T):
-        self.value = value
-        self._print = fingerprint(value)
-
-    def __hash__(self) -> int:
-        return hash(self._print)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Recipe) and self._print == other._print
 
 
 def fingerprint(value: Any, seen: frozenset[int] = frozenset()) -> Any:
@@ -76,42 +59,6 @@ def reads(code: types.CodeType, module: dict[str, Any]) -> dict[str, Any]:
             if isinstance(value, types.FunctionType) and value.__globals__ is module:
                 todo.append(value.__code__)
     return found
-
-
-def reads_data(function: types.FunctionType) -> bool:
-    """Whether a function reads anything but code and modules by name."""
-    return any(map(_is_data, reads(function.__code__, function.__globals__).values()))
-
-
-class Anew:
-    """A function that counts as another one each time: it reads objects that may have changed since."""
-
-    def __init__(self, function: types.FunctionType):
-        functools.update_wrapper(self, function)
-        self.function = function
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """The function's value."""
-        return self.function(*args, **kwargs)
-
-    @staticmethod
-    def needed(function: types.FunctionType) -> bool:
-        """Whether `fingerprint` would miss a change of something that the function reads by name."""
-        return not all(map(_comparable, reads(function.__code__, function.__globals__).values()))
-
-
-def _is_data(value: Any) -> bool:
-    return not (callable(value) or isinstance(value, types.ModuleType))
-
-
-def _comparable(value: Any) -> bool:
-    """Code and modules are taken not to change."""
-    if isinstance(value, tuple | list):
-        return all(map(_comparable, value))
-    if isinstance(value, dict):
-        return all(map(_comparable, value.values()))
-    known = types.NoneType, int, float, complex, str, bytes, np.ndarray, np.generic, jax.Array
-    return not _is_data(value) or isinstance(value, known)
 
 
 def reads_print(

@@ -226,7 +226,7 @@ def _given_hyperparameters(target: Target, result: FitResult) -> FitResult:
     return dataclasses.replace(
         result,
         q=q.of_z,
-        target=fixed_at(target, q.hyperparameters),
+        target=fixed_at(target, result.target, q.hyperparameters),
         hyperparameters=q.hyperparameters,
     )
 

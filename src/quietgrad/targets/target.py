@@ -23,6 +23,7 @@ from .checks import batch_size_within, check_arguments, traced_function
 from .data import as_data, data_like, rows_of
 from .further_argument import HYPERPARAMETERS_MISSING, takes_more
 from .named_model import AbstractNamedModel
+from .read_model import read_model
 from .row_blocks import AbstractRows, mapped
 from .traced import Traced
 
@@ -89,17 +90,23 @@ class Target(eqx.Module):
         self.takes_hyperparameters = takes_more(log_prior, 1), takes_more(log_likelihood, 2)
         if self.dim is not None and not any(self.takes_hyperparameters):
             self.log_prior, self.log_likelihood = self._traced(self.dim)
+        if model is not None:
+            assert self.dim is not None
+            self.model = read_model(model, self._shapes(self.dim))
 
     def _traced(self, dim: int) -> tuple[Traced, Traced | None]:
         """The functions as they are now, checked at points of length `dim`."""
         seen = self.on_rows(np.arange(min(2, self.rows))) if self.on_disk else self
-        z = jax.ShapeDtypeStruct((dim,), jnp.zeros(()).dtype)
-        point = jax.eval_shape(self.point, z)
+        point = self._shapes(dim)
         prior = traced_function("log_prior", self.log_prior, (point,), dim, ())
         if self.log_likelihood is None:
             return prior, None
         args = point, jax.eval_shape(lambda: seen.data)
         return prior, traced_function("log_likelihood", self.log_likelihood, args, dim, (seen.rows,))
+
+    def _shapes(self, dim: int) -> PyTree:
+        """A point in the form that `log_prior` takes, without numbers."""
+        return jax.eval_shape(self.point, jax.ShapeDtypeStruct((dim,), jnp.zeros(()).dtype))
 
     @classmethod
     def from_logdensity(

@@ -1,7 +1,7 @@
 """NumPy arrays that a function can reach, so that jax reads them as they are now.
 
-Without double precision jax keeps the conversion of a float64 (or int64) array for as long as any program
-uses it, under the identity of the array: changed in place, the array would still be read as it was.
+Without double precision jax keeps the conversion of a float64 or int64 array as long as any program uses
+it, under the identity of the array: changed in place, the array would still be read as it was.
 """
 
 import contextlib
@@ -112,7 +112,7 @@ def _held(value: Any) -> Iterator[Any]:
 def _attributes(value: Any) -> Iterator[Any]:
     """What an object has without running any code of its own."""
     if isinstance(value, _JITTED):
-        yield value.__wrapped__
+        yield vars(value).get("__wrapped__")
     try:
         yield from vars(value).values()
     except TypeError:  # it has slots, or nothing

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from jax.core import eval_jaxpr
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
 from jaxtyping import Array, PyTree
 
@@ -40,13 +41,13 @@ class Trace(NamedTuple):
 
     def __call__(self, constants: tuple[Array, ...], leaves: list[Any]) -> PyTree:
         """The function's value at arguments of the shapes it was traced with."""
-        values = jax.core.eval_jaxpr(self.jaxpr, constants, *leaves)
+        values = eval_jaxpr(self.jaxpr, constants, *leaves)
         return jax.tree.unflatten(jax.tree.structure(self.out), values)
 
     @property
     def key(self) -> object:
         """An object that is the same one for the same program, whatever its constants."""
-        return _known(_described(self.jaxpr))
+        return _known((jax.tree.structure(self.out), _described(self.jaxpr)))
 
 
 def trace(function: Callable[..., Any], *args: PyTree) -> Trace:
@@ -99,7 +100,7 @@ def _library_folders(_: int) -> tuple[str, ...]:
 
 
 def _frozen(jaxpr: Any) -> Any:
-    """The program with literals of its own: an array without axes is a literal, and can be written to."""
+    """The program with literals of its own: one may be an array of the user, without axes."""
     equations = [_frozen_equation(equation) for equation in jaxpr.eqns]
     outvars = [_frozen_atom(atom) for atom in jaxpr.outvars]
     same = all(a is b for a, b in zip(equations, jaxpr.eqns, strict=True))
@@ -125,8 +126,10 @@ def _frozen_param(value: Any) -> Any:
     if isinstance(value, Jaxpr):
         return _frozen(value)
     if isinstance(value, tuple) and any(map(_is_jaxpr, value)):
-        made = tuple(map(_frozen_param, value))
-        return value if all(a is b for a, b in zip(made, value, strict=True)) else made
+        made = [_frozen_param(each) for each in value]
+        if all(a is b for a, b in zip(made, value, strict=True)):
+            return value
+        return type(value)(*made) if hasattr(value, "_fields") else tuple(made)
     return value
 
 
@@ -214,7 +217,5 @@ def _function(function: Any) -> Any:
         return Identity(function)
     held = (cell.cell_contents for cell in function.__closure__)
     kinds = (types.FunctionType, type, tuple, list, bool, int, str, jax.tree_util.PyTreeDef)
-    counted = tuple(
-        _param(x) for x in held if isinstance(x, kinds) or type(x).__name__ == "WrappedFun"
-    )
+    counted = tuple(_param(x) for x in held if isinstance(x, kinds) or type(x).__name__ == "WrappedFun")
     return function.__code__, counted

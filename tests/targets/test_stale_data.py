@@ -478,7 +478,10 @@ def test_a_schedule_has_the_rate_of_now(key):
     """An optimiser is part of the compiled step, and its settings may change, too."""
     settings = Options(None)
     optimizer = optax.sgd(lambda step: settings.number)
-    target, q = qg.Target.from_logdensity(lambda z: -0.5 * z @ z, dim=1), qg.MeanField(jnp.ones(1), jnp.zeros(1))
+    target, q = (
+        qg.Target.from_logdensity(lambda z: -0.5 * z @ z, dim=1),
+        qg.MeanField(jnp.ones(1), jnp.zeros(1)),
+    )
     moved = []
     for rate in (1e-3, 1e-2):
         settings.number = rate

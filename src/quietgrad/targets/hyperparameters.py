@@ -68,7 +68,8 @@ def fixed_at(target: Target, beside: Target, hyperparameters: PyTree) -> Target:
     arrays, _ = eqx.partition(hyperparameters, eqx.is_inexact_array)
     functions = beside.log_prior, beside.log_likelihood
     prior, likelihood = (None if f is None else _Fixed(f, arrays) for f in functions)
-    assert prior is not None and beside.dim is not None
+    assert prior is not None
+    assert beside.dim is not None
     dim = beside.dim - sum(leaf.size for leaf in jax.tree.leaves(arrays))
     example = _example(target, None)
     size = target.size if target.rows else None

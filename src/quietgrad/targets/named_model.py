@@ -12,7 +12,7 @@ class AbstractNamedModel(eqx.Module):
     """The program that a target was made from. Methods take one point in the target's own form."""
 
     def all_at(self, point: PyTree) -> tuple[dict[str, Array], dict[str, Array], dict[str, Any]]:
-        """`constrain`, `log_likelihoods` and `observed` together: what a target reads when it is made."""
+        """`constrain`, `log_likelihoods` and `observed`: what a target reads when it is made."""
         return self.constrain(point), self.log_likelihoods(point), self.observed()
 
     @abc.abstractmethod

@@ -1,4 +1,4 @@
-"""A probabilistic program as it was when its target was made, for everything that a result asks of it."""
+"""A probabilistic program as it was when its target was made."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,7 +12,7 @@ from .traced import Traced, traced
 
 
 class _Source:
-    """The program itself. What is compiled comes from its traces, so that programs do not differ by it."""
+    """The program itself, no part of what is compiled: that comes from its trace."""
 
     def __init__(self, model: AbstractNamedModel):
         self.model = model
@@ -58,7 +58,7 @@ class ReadModel(AbstractNamedModel):
         *,
         key: Key[Array, ""],
     ) -> dict[str, Any]:
-        """The program is run: with the arguments of the fit or new ones, and what it reads else by now."""
+        """By a run of the program, which reads what it does not get as arguments as it is by then."""
         return self.source.model.predictive(draws, args, kwargs, key=key)
 
 

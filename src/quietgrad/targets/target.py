@@ -38,6 +38,11 @@ class Target(eqx.Module):
     family and checked when an estimator is initialised. `model` is the probabilistic program that the
     target was made from, if it was: it knows the names and the scale of the user.
 
+    Functions and data are read when the target is made, or by the fit if the length is not known before:
+    arrays that functions capture are copied, like `data`, and what changes afterwards, in place or by
+    name, is that of the next target. One whose arrays alone differ is not compiled again. A fit by
+    minibatches traces `log_likelihood` again, and refuses one that has changed by more than that.
+
     Memory-mapped arrays, or `RowBlocks`, stay on disk: for minibatch fits of data that do not fit in
     memory. They are not searched for NaN.
 

@@ -1,9 +1,8 @@
 """A target's functions as traced programs, whose captured arrays are arguments.
 
 A function is read when its target is made. What it captured is then part of the target: arrays are
-copied, everything else is in the program. Data that change afterwards, in place or by name, do not change
-the target; and a target made anew has the new ones, without a new compiled program if only the numbers
-in arrays differ.
+copied, everything else is in the program. Data that change later, in place or by name, do not change the
+target. A target made anew has them, and needs no new compiled program if only numbers in arrays differ.
 """
 
 from collections.abc import Callable
@@ -13,6 +12,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 from jaxtyping import Array, PyTree
 
 from .._tracing import Trace, trace
@@ -45,8 +45,9 @@ class _Program:
     def __eq__(self, other: object) -> bool:
         if self is other:
             return True
-        same = isinstance(other, _Program) and self.key is other.key
-        return same and not (self.alone or other.alone)
+        if not isinstance(other, _Program) or self.alone or other.alone:
+            return False
+        return self.key is other.key and self.form == other.form
 
     def at(self, args: tuple[PyTree, ...]) -> tuple[Trace, bool]:
         """The trace at arguments like these, and whether its constants are its own."""
@@ -113,7 +114,7 @@ def _same(some: tuple[Any, ...], others: tuple[Any, ...]) -> bool:
 def _equal(a: Any, b: Any) -> bool:
     if a is b:
         return True
-    if isinstance(a, jax.core.Tracer) or isinstance(b, jax.core.Tracer):
+    if isinstance(a, Tracer) or isinstance(b, Tracer):
         return False
     if a.shape != b.shape or a.dtype != b.dtype:
         return False

@@ -32,7 +32,7 @@ Point = dict[str, Float[Array, "..."] | Float[np.ndarray, "..."]]
 
 
 class NumpyroModel(AbstractNamedModel):
-    """A model with its arguments, as leaves: tuples can be hashed, and a call may hold dicts.
+    """A model with its arguments, as leaves: those of other rows can take their places.
 
     `taken` says how many rows a plate gets that the model subsamples.
     """
@@ -80,9 +80,7 @@ class NumpyroModel(AbstractNamedModel):
             model = seed(model, jax.random.key(0))
         return constrain_fn(model, args, kwargs, point, return_deterministic=True)
 
-    def all_at(
-        self, point: Point
-    ) -> tuple[dict[str, Array], dict[str, Array], dict[str, Any]]:
+    def all_at(self, point: Point) -> tuple[dict[str, Array], dict[str, Array], dict[str, Any]]:
         """From one run of the model, unless sites are summed out."""
         if self.structure.enumerated:
             return super().all_at(point)

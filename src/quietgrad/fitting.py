@@ -159,7 +159,7 @@ def problem_of(
         target.check_dim(family.dim)
         target = fitted_beside(target, hyperparameters, family.dim, family.dtype)
         family = beside(family, hyperparameters)
-    target.check(family.dim)
+    target = target.of_dim(family.dim)
     if batch_size is not None:
         batch_size = target.check_batch_size(batch_size)
     if not target.on_disk:
@@ -224,7 +224,7 @@ def _given_hyperparameters(target: Target, result: FitResult) -> FitResult:
     return dataclasses.replace(
         result,
         q=q.of_z,
-        target=fixed_at(target, q.hyperparameters),
+        target=fixed_at(target, result.target, q.hyperparameters),
         hyperparameters=q.hyperparameters,
     )
 

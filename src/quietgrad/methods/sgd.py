@@ -17,7 +17,6 @@ from jaxtyping import Array, Bool, Int, PyTree
 
 from .. import trouble
 from .._checks import described, whole
-from .._fingerprint import Recipe
 from .._host import on_device
 from ..clock import EVALUATE, OPTIMISE
 from ..estimators import AbstractEstimator, resolve
@@ -29,6 +28,7 @@ from ..targets import Target
 from .choosing import cheapest
 from .late_mean import Late, held_by_noise
 from .method import AbstractMethod, Ending, Problem, Recorder
+from .optimizer import read_optimizer
 from .signal import signal_to_noise
 from .steps import Carry, Job, Keys, strong
 from .switching import Switching
@@ -148,8 +148,10 @@ class Sgd(AbstractMethod):
         optimizer = optax.adam(1e-2) if self.optimizer is None else self.optimizer
         params, static = eqx.partition(q, eqx.is_inexact_array)
         keys = Keys(recorder.words("draws"), recorder.words("rows"))
-        job = Job(target, static, estimator, Recipe(optimizer), problem.batch_size, keys)
-        carry = Carry(params, optimizer.init(params), estimator.init(target, q))
+        state = optimizer.init(params)
+        known = read_optimizer(optimizer, params, state)
+        job = Job(target, static, estimator, known, problem.batch_size, keys)
+        carry = Carry(params, state, estimator.init(target, q))
         return job, on_all_devices(target, strong(carry))
 
     def _chunk(

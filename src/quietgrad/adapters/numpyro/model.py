@@ -32,7 +32,7 @@ Point = dict[str, Float[Array, "..."] | Float[np.ndarray, "..."]]
 
 
 class NumpyroModel(AbstractNamedModel):
-    """A model with its arguments, as leaves: tuples can be hashed, and a call may hold dicts.
+    """A model with its arguments, as leaves: those of other rows can take their places.
 
     `taken` says how many rows a plate gets that the model subsamples.
     """
@@ -80,11 +80,24 @@ class NumpyroModel(AbstractNamedModel):
             model = seed(model, jax.random.key(0))
         return constrain_fn(model, args, kwargs, point, return_deterministic=True)
 
+    def all_at(self, point: Point) -> tuple[dict[str, Array], dict[str, Array], dict[str, Any]]:
+        """From one run of the model, unless sites are summed out."""
+        if self.structure.enumerated:
+            return super().all_at(point)
+        log_probs, sites = self._run(point, self.leaves, {})
+        named = [site.name for site in (*self.structure.latent, *self.structure.deterministic)]
+        seen = [site.name for site in self.structure.observed]
+        values = {name: jnp.asarray(sites[name]["value"]) for name in sites if name in {*named, *seen}}
+        constrained = {name: value for name, value in values.items() if name in named}
+        return constrained, self._unscaled(log_probs), {name: values[name] for name in seen}
+
     def log_likelihoods(self, point: Point) -> dict[str, Array]:
         """Of every observed site, without the scale of a plate; none where sites are summed out."""
         if self.structure.enumerated:
             return {}
-        log_probs, _ = self._run(point, self.leaves, {})
+        return self._unscaled(self._run(point, self.leaves, {})[0])
+
+    def _unscaled(self, log_probs: Mapping[str, Array]) -> dict[str, Array]:
         plates = dict(self.structure.plates)
         scales = {
             site.name: math.prod(plates[name].size / plates[name].taken for name, _ in site.plates)
@@ -94,7 +107,12 @@ class NumpyroModel(AbstractNamedModel):
 
     def observed(self) -> dict[str, Any]:
         """The values of the observed sites."""
-        return _observed_values(self)
+        # From a run at the origin, with a key for sites that are summed out elsewhere.
+        model, args, kwargs = self._call(self.leaves)
+        seeded = seed(Given(model, self._plates({})), jax.random.key(0))
+        free = functools.partial(_unconstrain_reparam, jax.tree.map(jnp.asarray, self.origin()))
+        sites = trace(substitute(seeded, substitute_fn=free)).get_trace(*args, **kwargs)
+        return {site.name: jnp.asarray(sites[site.name]["value"]) for site in self.structure.observed}
 
     def origin(self) -> Point:
         """The point of zeros."""
@@ -151,16 +169,6 @@ class NumpyroModel(AbstractNamedModel):
 
     def _plates(self, given: dict[str, Array]) -> dict[str, Array]:
         return {name: jnp.arange(count) for name, count in self.taken} | given
-
-
-@eqx.filter_jit
-def _observed_values(model: NumpyroModel) -> dict[str, Array]:
-    """From a run at the origin, with a key for sites that are summed out elsewhere."""
-    fn, args, kwargs = model._call(model.leaves)
-    seeded = seed(Given(fn, model._plates({})), jax.random.key(0))
-    free = functools.partial(_unconstrain_reparam, jax.tree.map(jnp.asarray, model.origin()))
-    sites = trace(substitute(seeded, substitute_fn=free)).get_trace(*args, **kwargs)
-    return {site.name: jnp.asarray(sites[site.name]["value"]) for site in model.structure.observed}
 
 
 def _dims(site: Site, sizes: Mapping[str, int]) -> list[str | None]:

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import numpy as np
 
-from ..._fingerprint import Recipe
 from ..._host import on_device
 from ..._random import key_of
 from ...clock import COMPILE, OPTIMISE
@@ -19,6 +18,7 @@ from ...sharding import on_all_devices
 from ..choosing import burden, candidates, cheapest, choose
 from ..guarded_adam import guarded_adam, usual_square
 from ..journal import Decision
+from ..optimizer import Optimizer
 from ..signal import signal_to_noise
 from ..steps import Carry, Job, Keys
 from ..windows import Rates, fresh_optimizer, in_form_of, no_sums, run_window
@@ -27,6 +27,8 @@ from ..windows import Rates, fresh_optimizer, in_form_of, no_sums, run_window
 PROBE_SHARE = 0.1
 # A round that gains this many times what is worth going on for is still drifting.
 DRIFTING = 2.0
+# One for all stages, so that it need not be read.
+OPTIMIZER = Optimizer(guarded_adam(0.0), "guarded adam")
 
 
 class Stage(NamedTuple):
@@ -87,10 +89,10 @@ class Runner(eqx.Module):
         """A stage that starts at an answer."""
         target, q, recorder = self.problem.target, answer.q, self.recorder
         params, static = eqx.partition(q, eqx.is_inexact_array)
-        optimizer, estimator = guarded_adam(0.0), self.first(q)
+        estimator = self.first(q)
         recorder.estimator = estimator
         keys = Keys(recorder.words(f"{stream} draws"), recorder.words(f"{stream} rows"))
-        job = Job(target, static, estimator, Recipe(optimizer), self.problem.batch_size, keys)
+        job = Job(target, static, estimator, OPTIMIZER, self.problem.batch_size, keys)
         carry = Carry(params, fresh_optimizer(params), estimator.init(target, q))
         return Stage(job, on_all_devices(target, carry), answer, answer.step)
 

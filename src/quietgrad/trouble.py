@@ -17,7 +17,11 @@ from .targets import Target
 from .targets.coordinates import coordinate_name
 
 # How far out, in spans of the fitted scale, the log density is looked at.
-FAR = (1e2, 1e4, 1e6, 1e8)
+FAR = (1e1, 1e2, 1e4, 1e6, 1e8)
+# Nats below q's mean, beside the log of the distance, at which a flat stretch still counts as mass: to
+# make up for more, it would have to be wider than anything that a fit can see. Transforms that clip at
+# the smallest float are flat beyond it, hundreds of nats down.
+SLACK = 20.0
 # Hyperparameters that are looked at.
 LOOKED_AT = 8
 # Numbers (points x coordinates) that are looked at in one piece.
@@ -104,10 +108,12 @@ def runaway(
     scales = np.where(np.isfinite(std) & (std > 0), std, 1.0)
     spans = np.maximum(np.maximum(scales, np.abs(center)), 1.0)
     shifts = [(i, sign * t * spans[i]) for i in coordinates for sign in (1, -1) for t in FAR]
-    found = _shifted(values, center, shifts).reshape(len(coordinates), 2, len(FAR))
+    found = _shifted(values, center, [(0, 0.0), *shifts])
+    here, found = float(found[0]), found[1:].reshape(len(coordinates), 2, len(FAR))
     for index, sides in zip(coordinates, found, strict=True):
+        deepest = math.log(FAR[-1] * spans[index] / scales[index]) + SLACK
         for sign, side in zip((1, -1), sides, strict=True):
-            if endless(side.tolist()):
+            if endless(side.tolist(), here, deepest):
                 return Trouble(
                     Status.UNBOUNDED,
                     f"the log density does not fall off along {coordinate_name(target, index)}: at "
@@ -206,10 +212,17 @@ def _shifted(
     return np.where(np.isnan(found), -math.inf, found)
 
 
-def endless(values: Sequence[float]) -> bool:
-    """Whether log densities at `FAR` steps fall more slowly than any proper density's."""
-    if not all(map(math.isfinite, values)):
-        return values[-1] == math.inf
+def endless(values: Sequence[float], here: float, deepest: float) -> bool:
+    """Whether log densities at `FAR` steps fall more slowly than any proper density's.
+
+    Not if they are more than `deepest` nats below the value `here`. An infinite one is overflow, unless
+    the density rises towards it where it is still finite.
+    """
+    known = [value for value in values if math.isfinite(value)]
+    if values[-1] == math.inf:
+        return len(known) > 1 and known[-1] > max(known[-2], here)
+    if not all(map(math.isfinite, values)) or here - values[-1] > deepest:
+        return False
     return slope_is_endless(values[-2], values[-1], FAR[-1] / FAR[-2])
 
 

@@ -22,7 +22,7 @@ NORMAL = NOISE.normal(size=30)
 X = NOISE.normal(size=(40, 3))
 CLUSTERS = np.concatenate([NOISE.normal(-2, 0.7, 30), NOISE.normal(2, 0.7, 30)])
 COUNTS = NOISE.poisson(3.0, 40) * NOISE.binomial(1, 0.6, 40)
-GROUP = np.repeat(np.arange(5), 6)
+GROUP = np.repeat(np.arange(5, dtype=np.int32), 6)
 # The first predictor alone separates the classes of one, a sum of two those of the other.
 SEPARATED = (X[:, 0] > 0).astype(int)
 SEPARATED_BY_A_SUM = (X[:, 0] + X[:, 1] - X[:, 2] > 0).astype(int)

@@ -74,17 +74,19 @@ class Propriety(eqx.Module):
     flattest: int = 2
     digits: int = 3
 
-    # Spikes: points of a round in widths, how much finer the next round is, rounds, how many of them
-    # must show the rise, and its slope. |z|^-s has no finite integral for s >= 1; five rounds of ten
-    # tell s to a tenth, however close to the spike a point of the first one happens to be.
+    # Spikes: points of a round in widths, how much finer the next round is, and the most rounds. The search
+    # ends when none of as many rounds as there are decades gains this many nats.
     spike_reach: float = 3.0
     spike_points: int = 13
     spike_finer: float = 10.0
     spike_rounds: int = 12
-    spike_window: int = 5
-    spike_slope: float = 0.9
-    # The search ends when no coordinate gains this many nats in that many rounds.
     spike_flat: float = 0.01
+    # |z|^-s has no finite integral for s >= 1. That must show in each of these decades of distance; the
+    # place is known to 3% of the smallest, and s in its decade to 2%.
+    spike_decades: int = 4
+    spike_power: float = 0.97
+    # A power falls by the same in each decade; other densities by ten times as much or more in the next.
+    spike_even: float = 1.5
     # A scale that has grown by this factor since the start does not shrink towards a spike.
     wider: float = 100.0
 

@@ -26,8 +26,9 @@ def spike(
     """Whether the density rises like |z|^-s, s >= 1, towards some point near q's mean.
 
     Each coordinate that has not become much wider is searched on a grid around its highest point so far,
-    ten times finer each time. A smooth density has soon nothing left to gain, and a peak whose integral
-    is finite gains less than s = 1.
+    ten times finer each time. Around the point that is found, the log density of a spike falls by
+    s log(10) each time the distance grows by ten: over several decades, s >= 1 means infinite mass, less
+    is a peak with a finite integral. A smooth density is flat there, or falls faster and faster.
     """
     center = np.where(np.isfinite(mean), mean, 0.0)
     scales = np.where(np.isfinite(std) & (std > 0), std, 1.0)
@@ -35,34 +36,17 @@ def spike(
     narrow = [i for i in coordinates if i in own and scales[i] < settings.wider * start_std[i]]
     if not narrow:
         return None
-    grid = np.linspace(-settings.spike_reach, settings.spike_reach, settings.spike_points)
-    places, widths = np.zeros(len(narrow)), scales[narrow]
-    highest: list[list[float]] = [[] for _ in narrow]
-    window = settings.spike_window
-
-    def gains(heights: list[float], least: float) -> bool:
-        return len(heights) > window and heights[-1] - heights[-1 - window] > least
-
-    for _ in range(settings.spike_rounds):
-        # Where neighbours on the grid are the same number, nothing finer can be told.
-        middle = np.abs(center[narrow] + places)
-        resolved = widths >= 4 * probe.digits * middle
-        if not resolved.any():
-            break
-        found = _around(probe, center, narrow, places[:, None] + widths[:, None] * grid, settings)
-        best = np.argmax(found, axis=1)
-        for number, at in zip(np.flatnonzero(resolved), best[resolved], strict=True):
-            # At the edge of the grid the density only slopes.
-            inside = 0 < at < grid.size - 1
-            highest[number].append(float(found[number, at]) if inside else math.nan)
-            places[number] += widths[number] * grid[at]
-        widths = widths / settings.spike_finer
-        # A point that happens to be very close to the spike is not bettered for some rounds.
-        if all(len(h) > window and not gains(h, settings.spike_flat) for h in highest):
-            return None
-    least = settings.spike_slope * window * math.log(settings.spike_finer)
-    for index, heights in zip(narrow, highest, strict=True):
-        if gains(heights, least):
+    places, widths = _highest(probe, center, scales, narrow, settings)
+    decades = settings.spike_finer ** np.arange(1.0, settings.spike_decades + 2)
+    around = widths[:, None] * np.concatenate([decades, -decades])
+    found = _shifted(probe, center, narrow, places[:, None] + around, settings)
+    heights = np.maximum(*np.split(found, 2, axis=1))
+    least = settings.spike_power * math.log(settings.spike_finer)
+    for index, row, width in zip(narrow, heights, widths, strict=True):
+        falls = -np.diff(row)
+        even = np.min(falls) > least and np.max(falls) < settings.spike_even * np.min(falls)
+        # A search that ended early has told nothing of the decades in between.
+        if even and width * decades[-1] <= scales[index] * (1 + 1e-9):
             return Finding(
                 Status.COLLAPSED,
                 f"the log density has a spike along {coordinate_name(probe.target, index)} near "
@@ -73,7 +57,37 @@ def spike(
     return None
 
 
-def _around(
+def _highest(
+    probe: LogDensityProbe,
+    center: Float[np.ndarray, " dim"],
+    scales: Float[np.ndarray, " dim"],
+    coordinates: Sequence[int],
+    settings: Propriety,
+) -> tuple[Float[np.ndarray, " coordinates"], Float[np.ndarray, " coordinates"]]:
+    """Where each coordinate's log density is highest near the center, and how finely that is known."""
+    grid = np.linspace(-settings.spike_reach, settings.spike_reach, settings.spike_points)
+    places, widths = np.zeros(len(coordinates)), scales[list(coordinates)]
+    known, highest = widths.copy(), []
+    for _ in range(settings.spike_rounds):
+        # Where neighbours on the grid are the same number, nothing finer can be told.
+        resolved = widths >= 4 * probe.digits * np.abs(center[list(coordinates)] + places)
+        if not resolved.any():
+            break
+        found = _shifted(probe, center, coordinates, places[:, None] + widths[:, None] * grid, settings)
+        best = np.argmax(found, axis=1)
+        places = places + np.where(resolved, widths * grid[best], 0.0)
+        known = np.where(resolved, widths, known)
+        highest.append(np.max(found, axis=1))
+        widths = widths / settings.spike_finer
+        # A smooth density has soon nothing left to gain. Nor has a point that is exactly on a spike.
+        if len(highest) > settings.spike_decades + 1:
+            gained = highest[-1] - highest[-2 - settings.spike_decades]
+            if not np.any(gained > settings.spike_flat):
+                break
+    return places, known
+
+
+def _shifted(
     probe: LogDensityProbe,
     center: Float[np.ndarray, " dim"],
     coordinates: Sequence[int],

@@ -17,7 +17,7 @@ from quietgrad.propriety import (
 
 @contextlib.contextmanager
 def precision(dtype):
-    """Numbers as users have them: single precision unless they ask for more, and NumPyro's broadcasts."""
+    """Numbers as users have them, single unless they ask for more, and NumPyro's broadcasts."""
     double = np.dtype(dtype).itemsize == 8
     with jax.enable_x64(double), jax.numpy_rank_promotion("allow"):
         yield

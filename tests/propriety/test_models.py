@@ -1,4 +1,4 @@
-"""Proper posteriors of models are never called improper, and improper ones always, in both precisions."""
+"""Proper posteriors of models are never called improper, improper ones always, in both precisions."""
 
 import jax.numpy as jnp
 import jax.random as jr

@@ -29,7 +29,9 @@ def unbounded_coordinate(
     scales = np.where(np.isfinite(std) & (std > 0), std, 1.0)
     axes = [scales[i] * np.eye(1, mean.size, i)[0] for i in coordinates if i < probe.own(mean.size)]
     rays = [ray for axis in axes for ray in both_sides(center, axis, probe.dtype, settings)]
-    for ray, tail in tails_along(probe, rays, scales, slope=settings.improper_slope, settings=settings):
+    for ray, tail in tails_along(
+        probe, rays, np.nan_to_num(std, posinf=0.0), slope=settings.improper_slope, settings=settings
+    ):
         return along_coordinate(probe, ray, tail)
     return None
 

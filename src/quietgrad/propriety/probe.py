@@ -45,14 +45,22 @@ class LogDensityProbe(NamedTuple):
         """Along a ray, where the model's variables still change from a point to the next.
 
         Beyond, the transform is saturated: 0, 1, infinity, or clipped just before them. What the density
-        does there is arithmetic. One evaluation of the model's map for each point.
+        does there is arithmetic. If variables change to the end but all of them turn back and forth, the
+        map is periodic, as an angle's: nothing on that ray is far from its center, so nothing of it
+        counts. One evaluation of the model's map for each point.
         """
         with np.errstate(all="ignore"):
             found = jax.device_get(_constrain(self.target, on_device(z, self.dtype)))
-        changed = np.zeros(len(z) - 1, bool)
-        for values in found.values():
-            flat = np.reshape(values, (len(z), -1)).astype(float)
-            changed |= np.any((flat[1:] != flat[:-1]) & np.isfinite(flat[1:]), axis=1)
+            flat = [np.reshape(values, (len(z), -1)).astype(float) for values in found.values()]
+            steps = np.diff(np.concatenate(flat, axis=1), axis=0)
+        steps = np.sign(np.where(np.isnan(steps), 0.0, steps))
+        last = steps[len(steps) // 2 :]
+        # An infinite step is the last one before a variable is infinite.
+        returns = np.any(last > 0, axis=0) & np.any(last < 0, axis=0)
+        advances = np.any(last != 0, axis=0) & ~returns
+        if returns.any() and not advances.any():
+            return np.zeros(len(z), bool)
+        changed = np.any(steps != 0, axis=1)
         return np.append(changed, changed[-1])
 
 

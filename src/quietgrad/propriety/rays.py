@@ -79,8 +79,8 @@ def tails_along(
         return []
     parallel = [_aside(ray, std, settings) for ray, _ in found]
     again = _profiles(probe, parallel, settings.second_look(probe.dtype), settings)
-    confirmed = [ray for ray, _ in _found(probe, parallel, again, slope, settings)]
-    return [pair for pair, ray in zip(found, parallel, strict=True) if any(ray is r for r in confirmed)]
+    sure = {id(ray) for ray, _ in _found(probe, parallel, again, slope, settings)}
+    return [pair for pair, ray in zip(found, parallel, strict=True) if id(ray) in sure]
 
 
 def _found(

@@ -74,8 +74,8 @@ class Propriety(eqx.Module):
     flattest: int = 2
     digits: int = 3
 
-    # Spikes: points of a round in widths, how much finer the next round is, and the most rounds. The search
-    # ends when none of as many rounds as there are decades gains this many nats.
+    # Spikes: points of a round in widths, how much finer the next round is, and the most rounds. The
+    # search ends when as many rounds as there are decades gain less than this many nats.
     spike_reach: float = 3.0
     spike_points: int = 13
     spike_finer: float = 10.0

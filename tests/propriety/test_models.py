@@ -9,7 +9,7 @@ import pytest
 from looking import findings, precision, probe_of
 
 import quietgrad as qg
-from quietgrad.propriety import spike, unbounded_coordinate
+from quietgrad.propriety import spike
 from quietgrad.status import Status
 
 # Those that compile quickly, and differ: the others are slow.
@@ -87,17 +87,6 @@ def test_a_narrow_normal_is_no_spike():
         target = qg.Target.from_logdensity(lambda z, s=std: -0.5 * jnp.sum((z / s) ** 2), dim=1)
         probe = probe_of(target, np.float64)
         assert spike(probe, np.full(1, 0.3), np.ones(1), [0], start_std=np.ones(1)) is None
-
-
-def test_a_ray_on_which_all_effects_are_equal_is_not_every_ray():
-    """On it the density rises for ever as their scale shrinks: a line without mass."""
-
-    def log_density(z):
-        return -0.5 * jnp.sum(z[1:] ** 2) * jnp.exp(-2 * z[0]) - 5 * z[0] - 0.5 * z[0] ** 2 / 1e8
-
-    target = qg.Target.from_logdensity(log_density, dim=6)
-    probe, one = probe_of(target, np.float64), np.ones(6)
-    assert unbounded_coordinate(probe, np.zeros(6), one, [0]) is None
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -63,6 +63,7 @@ PROPER = {
     "overflow after a fall": lambda t: np.where(t < 20, -t, np.inf),
     "flat because of a floor far down": lambda t: np.maximum(-0.5 * t**2, -1e4),
     "a smooth floor far down": lambda t: np.logaddexp(-0.5 * t**2, -350),
+    "a limit far down": lambda t: -350 * t / (1 + t),
     "a second mode": lambda t: np.logaddexp(-0.5 * t**2, 100 - 0.5 * (t - 50) ** 2),
 }
 

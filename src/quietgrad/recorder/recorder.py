@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 import numpy as np
 from jaxtyping import Array, Key, PyTree
 
-from .. import movement
 from .._progress import Show, progress_line
 from .._random import key_of
 from ..checkpoints import Book, Mark, NoBook
@@ -20,9 +19,10 @@ from ..families import AbstractFamily
 from ..history import History
 from ..judging import Judge, Terms, paired
 from ..points import Points
+from ..propriety import DEFAULT as PROPRIETY
 from ..status import Status
 from .answers import Answers
-from .endings import Evidence, true_ending, watched
+from .endings import Evidence, check_divergence, verify_status
 from .judges import Judges
 from .limits import Interrupts, Limits
 from .looks import Looks
@@ -30,7 +30,7 @@ from .problem import DEFAULT, Answer, Callback, Evaluation, Moment, Problem
 from .progress import Progress
 from .state import Kept
 from .streams import Streams
-from .values import Sight, sight_of
+from .values import log_density_probe
 
 NO_BOOK = NoBook()
 T = TypeVar("T")
@@ -63,15 +63,15 @@ class Recorder:
         self._show: Show = lambda sight: None
         self.progress = Progress()
         self._shown, self.looks = progress, Looks()
-        self.answers, self.factor = Answers(), movement.SUSPICIOUS
+        self.answers, self.factor = Answers(), PROPRIETY.displaced
         streams = Streams(key)
         self.words, self.rng = streams.words, streams.rng
         self.book = book
         if book.record is not None:
             self.clock.go_on(book.record["clock"], book.record["programs"])
         self.judges = Judges(problem, evaluation, self.words, self.rng)
-        # What looks at the log density when something may be wrong, on the rows that judge.
-        self.sight = sight_of(self.judges.on_the_way.target, problem.q.dtype)
+        # Evaluates the log density when something may be wrong, on the rows that judge.
+        self.probe = log_density_probe(self.judges.on_the_way.target, problem.q.dtype)
 
     # Answers
 
@@ -146,7 +146,7 @@ class Recorder:
         self.history.add({**row, **(more or {})})
         self._show(lambda: self.progress.sight(answer, row, self.estimator, self.left()))
         if not first and self.start is not None:
-            self.factor = watched(self.problem, self.sight, answer, self.start, self.factor)
+            self.factor = check_divergence(self.probe, answer, self.start, self.factor)
         self.check()
         return answer
 
@@ -219,12 +219,12 @@ class Recorder:
 
     def look_with(self, points: Points) -> None:
         """Look at the log density with a program that the method has anyway."""
-        self.sight = Sight(lambda z: points(z)[0], points)
+        self.probe = self.probe._replace(values=lambda z: points(z)[0], density=points)
 
     def true_ending(self, status: Status, hint: str, final: Terms) -> tuple[Status, str]:
         """The ending as it is: what a method claims, checked against its answer at fresh draws."""
-        known = Evidence(self.start, self.best, self.answer, self.points, self.sight)
-        return true_ending(self.problem, status, hint, final, known)
+        known = Evidence(self.start, self.best, self.answer, self.points, self.probe)
+        return verify_status(self.problem, status, hint, final, known)
 
     def final_terms(self, q: AbstractFamily) -> Terms:
         """q at draws that have judged nothing before."""

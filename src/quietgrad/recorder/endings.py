@@ -31,7 +31,8 @@ NOTHING_BETTER = (
 class Evidence(NamedTuple):
     """What an ending is held against: the first answer, the best of any family, the one to be returned.
 
-    `points` makes some draws of a q, and `sight` looks at the log density.
+    `points` makes some draws of a q, and `sight` looks at the log density. `stationary_start`: there is
+    nothing to gain at a start that was given.
     """
 
     start: Answer | None
@@ -39,6 +40,7 @@ class Evidence(NamedTuple):
     answer: Answer
     points: Callable[[AbstractFamily], Float[np.ndarray, "points dim"]]
     sight: Sight
+    stationary_start: bool = False
 
 
 def true_ending(
@@ -53,7 +55,7 @@ def true_ending(
         return trouble.partly_finite(final.bad / draws)
     if start is None or not math.isfinite(final.elbo):
         return status, hint
-    if status is Status.CONVERGED and answer is start:
+    if status is Status.CONVERGED and answer is start and not known.stationary_start:
         return Status.STALLED, NOTHING_BETTER
     if status is Status.CONVERGED and not final.error < UNKNOWN:
         return Status.STALLED, (

@@ -190,7 +190,7 @@ class Auto(AbstractMethod):
         if curved and ahead is None:
             ahead = from_mode(run, points, answer.q, q)
         beaten = given is not None and paired(answer.terms, given.terms)[0] < 0
-        if beaten:
+        if given is not None and beaten:
             answer, rested = given._replace(step=run.recorder.steps), False
         elif type(answer.q) is not type(q):
             answer, rested = self._richer(run, answer, q), False

@@ -228,4 +228,6 @@ def nothing_left(run: Runner, points: Points, answer: Answer) -> Ending | None:
 
 def promise(left: ExpectedGain) -> str:
     """In words."""
+    if not math.isfinite(left.nats):
+        return "the gradient is not finite at some fresh draws, so what is left to gain is unknown"
     return f"a further Newton step promises {left.nats:.3f} ± {left.error:.3f} nats"

@@ -61,8 +61,8 @@ def compete(
     """Climb from the start, and from a narrow one where that went badly, and keep the better one.
 
     `ahead` is where Newton steps from the mode led: a rival, if it is of the same family. One that the
-    user gave, or that steps from it led to (`given`), is one in any case. With `draw_in` the start may be
-    narrower than what was given.
+    user gave, or that steps from it led to (`given`), is one in any case. With `draw_in` the start may
+    be narrower than what was given.
     """
     rng = recorder.rng("starts")
     start = finite_start(points, start, rng, recorder)

@@ -32,7 +32,8 @@ NOTHING_BETTER = (
 class Evidence(NamedTuple):
     """What an ending is held against: the first answer, the best of any family, the one to be returned.
 
-    `points` makes some draws of a q, and `probe` evaluates the log density.
+    `points` makes some draws of a q, and `probe` evaluates the log density. `stationary_start`: there is
+    nothing to gain at a start that was given.
     """
 
     start: Answer | None
@@ -40,6 +41,7 @@ class Evidence(NamedTuple):
     answer: Answer
     points: Callable[[AbstractFamily], Float[np.ndarray, "points dim"]]
     probe: LogDensityProbe
+    stationary_start: bool = False
 
 
 def verify_status(
@@ -68,7 +70,7 @@ def _by_draws(
         return propriety.partly_finite(final.bad / (2 * final.values.size)).ending
     if start is None or not math.isfinite(final.elbo) or status is not Status.CONVERGED:
         return status, hint
-    if answer is start:
+    if answer is start and not known.stationary_start:
         return Status.STALLED, NOTHING_BETTER
     if not final.error < UNKNOWN:
         return Status.STALLED, (

@@ -178,7 +178,7 @@ def test_a_model_is_known_by_what_it_computes(checkpoint, monkeypatch, tmp_path)
         small(checkpoint=checkpoint.parent)
     small(prior=scaled(jnp.ones(2)), checkpoint=tmp_path / "captured")
     small(prior=scaled(jnp.ones(2)), checkpoint=tmp_path / "captured", callback=stop_at(1))
-    with pytest.raises(ValueError, match="log_prior.arrays"):
+    with pytest.raises(ValueError, match="log_prior.constants"):
         small(prior=scaled(2 * jnp.ones(2)), checkpoint=tmp_path / "captured")
 
 

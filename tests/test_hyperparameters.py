@@ -13,7 +13,7 @@ from subjects import accepted
 import quietgrad as qg
 from quietgrad import entropy, estimators, families
 from quietgrad.families import WithHyperparametersAndEntropy, beside
-from quietgrad.movement import movement
+from quietgrad.propriety import displacement
 from quietgrad.targets.hyperparameters import fitted_beside, fixed_at
 
 MEANS = 12
@@ -114,8 +114,10 @@ def test_prior_variance_of_normal_means(batch_size, key):
     assert abs(off) < np.sqrt(4 * 0.5 / MEANS)
     assert result.sample(key, 7).shape == (7, MEANS)
     assert result.target.dim == result.q.dim == MEANS
-    z, wide = jnp.ones(MEANS), fixed_at(normal_means(X), jnp.array(3.0))
-    at_answer = fixed_at(normal_means(X), result.hyperparameters)
+    z, target = jnp.ones(MEANS), normal_means(X)
+    both = fitted_beside(target, jnp.array(0.0), MEANS, z.dtype)
+    wide = fixed_at(target, both, jnp.array(3.0))
+    at_answer = fixed_at(target, both, result.hyperparameters)
     np.testing.assert_array_equal(result.target.log_density(z), at_answer.log_density(z))
     assert not np.isclose(wide.log_density(z), at_answer.log_density(z))
 
@@ -176,8 +178,8 @@ def test_flat_hyperparameters_are_no_runaways_and_flat_points_are(key):
     assert improper.status is qg.Status.UNBOUNDED
     assert "coordinate z[1]" in improper.hint
     zero, one = np.zeros(2), np.ones(2)
-    assert list(movement(9e9 * one, zero, zero, zero) > 0) == [False, False]
-    assert list(movement(9e9 * one, zero, zero, one) > 0) == [True, True]
+    assert list(displacement(9e9 * one, zero, zero, zero) > 0) == [False, False]
+    assert list(displacement(9e9 * one, zero, zero, one) > 0) == [True, True]
 
 
 def test_points_keep_their_form():
@@ -186,7 +188,8 @@ def test_points_keep_their_form():
 
     target = qg.Target(log_prior, example={"a": jnp.zeros((2, 2)), "b": jnp.zeros(())})
     z, h = jnp.arange(5.0), jnp.arange(4.0).reshape(2, 2)
-    fixed, both = fixed_at(target, h), fitted_beside(target, h, 5, z.dtype)
+    both = fitted_beside(target, h, 5, z.dtype)
+    fixed = fixed_at(target, both, h)
     assert {name: x.shape for name, x in fixed.point(z).items()} == {"a": (2, 2), "b": ()}
     np.testing.assert_array_equal(fixed.log_density(z), log_prior(target.point(z), h))
     np.testing.assert_array_equal(both.log_density(jnp.append(z, h)), fixed.log_density(z))

@@ -1,36 +1,19 @@
-"""Functions made twice by the same recipe count as one, so that jit does not compile them again.
+"""Descriptions of functions that cannot be traced by themselves, as rules of differentiation.
 
-`optax.adam(1e-2)` returns new closures on every call; compared by identity, each call of `fit` would
-recompile. Two functions are the same recipe when their code, defaults, captured values and the values of
-the names that they read from their module are.
+Two functions are the same when their code, defaults, captured values and the values of the names that
+they read from their module are. Where a function can be traced, its program says more: see `_tracing`.
 """
 
 import dis
 import functools
 import hashlib
 import types
-from typing import Any, Generic, TypeVar
+from typing import Any
 
-import jax
 import numpy as np
 
-T = TypeVar("T")
 # Bytes of an array beyond which its digest is kept.
 DIGESTED = 2**16
-
-
-class Recipe(Generic[T]):
-    """Holds `value` and compares by how it was made."""
-
-    def __init__(self, value: T):
-        self.value = value
-        self._print = fingerprint(value)
-
-    def __hash__(self) -> int:
-        return hash(self._print)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Recipe) and self._print == other._print
 
 
 def fingerprint(value: Any, seen: frozenset[int] = frozenset()) -> Any:
@@ -61,7 +44,7 @@ def fingerprint(value: Any, seen: frozenset[int] = frozenset()) -> Any:
         case None | bool() | int() | float() | complex() | str() | bytes() | type():
             return (type(value), value)
         case _:
-            return _Identity(value)
+            return Identity(value)
 
 
 def reads(code: types.CodeType, module: dict[str, Any]) -> dict[str, Any]:
@@ -78,48 +61,12 @@ def reads(code: types.CodeType, module: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def reads_data(function: types.FunctionType) -> bool:
-    """Whether a function reads anything but code and modules by name."""
-    return any(map(_is_data, reads(function.__code__, function.__globals__).values()))
-
-
-class Anew:
-    """A function that counts as another one each time: it reads objects that may have changed since."""
-
-    def __init__(self, function: types.FunctionType):
-        functools.update_wrapper(self, function)
-        self.function = function
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """The function's value."""
-        return self.function(*args, **kwargs)
-
-    @staticmethod
-    def needed(function: types.FunctionType) -> bool:
-        """Whether `fingerprint` would miss a change of something that the function reads by name."""
-        return not all(map(_comparable, reads(function.__code__, function.__globals__).values()))
-
-
-def _is_data(value: Any) -> bool:
-    return not (callable(value) or isinstance(value, types.ModuleType))
-
-
-def _comparable(value: Any) -> bool:
-    """Code and modules are taken not to change."""
-    if isinstance(value, tuple | list):
-        return all(map(_comparable, value))
-    if isinstance(value, dict):
-        return all(map(_comparable, value.values()))
-    known = types.NoneType, int, float, complex, str, bytes, np.ndarray, np.generic, jax.Array
-    return not _is_data(value) or isinstance(value, known)
-
-
 def reads_print(
     code: types.CodeType, module: dict[str, Any], seen: frozenset[int] = frozenset()
 ) -> tuple[Any, ...]:
     """A hashable description of `reads`; functions in it count by identity, values by themselves."""
     return tuple(
-        (name, _Identity(value) if isinstance(value, types.FunctionType) else fingerprint(value, seen))
+        (name, Identity(value) if isinstance(value, types.FunctionType) else fingerprint(value, seen))
         for name, value in sorted(reads(code, module).items())
     )
 
@@ -138,7 +85,7 @@ def _contents(array: np.ndarray) -> bytes:
     return hashlib.blake2b(np.ascontiguousarray(array).view(np.uint8).data).digest()
 
 
-class _Identity:
+class Identity:
     """Compares by identity and keeps the object alive, so that its address is not used again."""
 
     def __init__(self, value: Any):
@@ -148,7 +95,7 @@ class _Identity:
         return id(self.value)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Identity) and self.value is other.value
+        return isinstance(other, Identity) and self.value is other.value
 
 
 def _content(cell: types.CellType) -> Any:

@@ -11,6 +11,7 @@ from jaxtyping import Array, Float, Key, PyTree, UInt32
 
 from ._checks import whole
 from ._extras import adapter, needs_extra
+from ._lapack import over_points
 from ._random import key_words
 from .diagnostics.agreement import Agreement
 from .diagnostics.diagnose import diagnose
@@ -101,7 +102,9 @@ class FitResult(eqx.Module):
     def predictive(self, key: Key[Array, ""], *args: Any, draws: int = 1000, **kwargs: Any) -> Any:
         """Observed variables of a NumPyro or PyMC model, drawn anew for each of `draws` draws from `q`.
 
-        `args` and `kwargs` are what the model is called with; without any, as it was for the fit.
+        `args` and `kwargs` are what the model is called with; without any, as it was for the fit. The
+        model is run: data that it holds or reads by name are those of now, while draws, likelihoods and
+        diagnoses are of the data that were fitted.
         """
         if self.target.model is None:
             raise ValueError(
@@ -239,4 +242,4 @@ class FitResult(eqx.Module):
 
 @eqx.filter_jit
 def _constrained(target: Target, z: Float[Array, "draws dim"]) -> Any:
-    return jax.vmap(target.constrain)(z)
+    return over_points(target.constrain, z)

@@ -192,3 +192,48 @@ def test_data_that_a_model_reads_by_name_may_change(key, monkeypatch):
         result = qg.fit(qg.Target.from_numpyro(reads_a_global), method="saa", key=key)
         # Three observations of 1 against a prior of the same precision.
         np.testing.assert_allclose(result.q.loc, expected, atol=1e-3)
+
+
+class Holder:
+    def __init__(self):
+        self.y, self.x = np.ones(3), np.ones(3)
+
+    def model(self):
+        mean = numpyro.sample("mean", dist.Normal(0.0, 1.0))
+        numpyro.deterministic("shifted", mean + jnp.sum(self.x))
+        numpyro.sample("y", dist.Normal(mean, 1.0), obs=self.y)
+
+
+def test_data_that_a_model_holds_may_change_in_place(key):
+    """Each target has the data of its time: its fit, its variables, likelihoods and observations."""
+    holder = Holder()
+    results = []
+    for sign in (1.0, -1.0):
+        holder.y[:], holder.x[:] = sign, 10 * sign
+        results.append(qg.fit(qg.Target.from_numpyro(holder.model), method="saa", key=key))
+    holder.y[:], holder.x[:] = 100.0, 100.0
+    assert results[1].programs == 0
+    for sign, result in zip((1.0, -1.0), results, strict=True):
+        np.testing.assert_allclose(result.q.loc, 0.75 * sign, atol=1e-3)
+        drawn = result.sample(key, 5)
+        np.testing.assert_allclose(drawn["shifted"] - drawn["mean"], 30 * sign, rtol=1e-6)
+        tree = result.to_arviz(20)
+        np.testing.assert_array_equal(tree["observed_data"]["y"], sign)
+        means = np.asarray(tree["posterior"]["mean"])[0]
+        expected = -0.5 * (sign - means[:, None]) ** 2 - 0.5 * np.log(2 * np.pi) + np.zeros(3)
+        np.testing.assert_allclose(tree["log_likelihood"]["y"][0], expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("rows", [3, 1000])
+def test_arguments_are_copied(rows, key):
+    def model(y):
+        mean = numpyro.sample("mean", dist.Normal(0.0, 1.0))
+        with numpyro.plate("rows", len(y)):
+            numpyro.sample("y", dist.Normal(mean, 1.0), obs=y)
+
+    y = np.ones(rows)
+    target = qg.Target.from_numpyro(model, y)
+    y[:] = 100.0
+    result = qg.fit(target, method="saa", key=key)
+    np.testing.assert_allclose(result.q.loc, rows / (rows + 1), atol=1e-3)
+    np.testing.assert_array_equal(result.to_arviz(5)["observed_data"]["y"], 1.0)

@@ -10,10 +10,7 @@ from arviz_stats.loo import loo as leave_one_out
 import quietgrad as qg
 from quietgrad.adapters.arviz import to_arviz
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS"),
-    pytest.mark.filterwarnings("ignore::FutureWarning"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS")
 NOISE = np.random.default_rng(0)
 X, Y = NOISE.normal(size=(12, 3)), NOISE.normal(size=12)
 
@@ -140,7 +137,9 @@ def test_predictions_come_from_the_draws_and_follow_new_data(key):
 
 
 def test_new_data_need_no_compilation(key):
-    model = regression()
+    with regression() as model:
+        # A number that no other model has: programs are shared with models of the same density.
+        pm.Potential("own", -0.0123 * (model.free_RVs[0] ** 2).sum())
     first = qg.fit(qg.Target.from_pymc(model), method="saa", key=key)
     with model:
         pm.set_data({"x": -X})
@@ -150,6 +149,37 @@ def test_new_data_need_no_compilation(key):
     # Turned inputs turn the weights, but for the two fits' starts.
     gap = first.q.loc + second.q.loc
     np.testing.assert_allclose(gap / np.exp(first.q.log_std), 0.0, atol=0.2)
+
+
+def test_a_number_that_is_set_anew_is_another_model(key):
+    """`pm.Data` of a number has no axes, and is a constant of what is compiled."""
+    with pm.Model() as model:
+        scale = pm.Data("scale", 1.0)
+        pm.Normal("y", pm.Normal("mean", 0, 1), scale, observed=np.ones(3))
+    for value in (1.0, 0.1):
+        with model:
+            pm.set_data({"scale": value})
+        result = qg.fit(qg.Target.from_pymc(model), method="saa", key=key)
+        np.testing.assert_allclose(result.q.loc, 3 / (3 + value**2), atol=1e-3)
+
+
+def test_models_built_anew_have_their_own_data_and_share_programs(key):
+    results = []
+    for value in (1.0, -1.0):
+        with pm.Model() as model:
+            y = pm.Data("seen", np.full(3, value))
+            mean = pm.Normal("mean", 0, 1)
+            pm.Deterministic("shifted", mean + y.sum())
+            pm.Normal("y", mean, 1.0, observed=y)
+        results.append(qg.fit(qg.Target.from_pymc(model), method="saa", key=key))
+        with model:
+            pm.set_data({"seen": np.full(3, 100.0)})
+    assert results[1].programs == 0
+    for value, result in zip((1.0, -1.0), results, strict=True):
+        np.testing.assert_allclose(result.q.loc, 0.75 * value, atol=1e-3)
+        drawn = result.sample(key, 5)
+        np.testing.assert_allclose(drawn["shifted"] - drawn["mean"], 3 * value, rtol=1e-6)
+        np.testing.assert_array_equal(result.to_arviz(5)["observed_data"]["y"], value)
 
 
 def refused(model):

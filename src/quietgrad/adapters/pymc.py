@@ -138,14 +138,16 @@ def target_of(model: Any) -> Target:
             "density over the reals; sum them out, for example with pymc_extras.marginalize"
         )
     data = _data(model)
-    made = PymcModel(tuple(on_device(_held(v)) for v in data), _program(model, data), model)
+    # Copies, as jax may share the memory of arrays that pm.set_data changes.
+    made = PymcModel(tuple(on_device(np.array(_held(v))) for v in data), _program(model, data), model)
     example = {name: np.asarray(value) for name, value in model.initial_point().items()}
     return Target(made.log_density, example=example, model=made)
 
 
 def _program(model: Any, data: list[Any]) -> _Program:
     shapes = [(v, _held(v).shape) for v in data]
-    recipe = [*model.basic_RVs, *model.deterministics, *model.potentials, shapes]
+    written = [(v, v.get_value().tobytes()) for v in _shared(model) if v not in data]
+    recipe = [*model.basic_RVs, *model.deterministics, *model.potentials, shapes, written]
     known = _PROGRAMS.get(model)
     if known is not None and known[0] == recipe:
         return known[1]
@@ -161,6 +163,12 @@ def _program(model: Any, data: list[Any]) -> _Program:
     )
     _PROGRAMS[model] = recipe, made
     return made
+
+
+def _shared(model: Any) -> list[Any]:
+    """Everything with a value that `pm.set_data` or `model.set_dim` can change."""
+    outputs = [model.logp(), *model.unobserved_value_vars]
+    return [v for v in ancestors(outputs) if isinstance(v, SharedVariable)]
 
 
 def _data(model: Any) -> list[Any]:

@@ -54,7 +54,6 @@ class FullRank(FitsQuadratic, HasEntropy, Invertible):
         """A pair takes away most of the noise; the triangle has as many parameters as a network."""
         return Advice(
             quiet_draws=2,
-            quiet_sampler="antithetic",
             search_draws=2,
             search_sampler="antithetic",
             search_entropy="stl",

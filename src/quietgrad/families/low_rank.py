@@ -79,7 +79,6 @@ class LowRank(FitsQuadratic, HasEntropy, HasDiagonalScale):
         """
         return Advice(
             quiet_draws=10,
-            quiet_sampler="iid",
             search_draws=32,
             search_sampler="rqmc",
             search_entropy="stl",

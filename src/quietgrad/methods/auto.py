@@ -14,7 +14,7 @@ from typing import Any
 import equinox as eqx
 
 from .._checks import whole
-from ..clock import OPTIMISE
+from ..clock import EVALUATE, OPTIMISE
 from ..diagnostics.expected_gain import expected_gain
 from ..difference import Difference
 from ..estimators import AbstractEstimator, resolve
@@ -27,6 +27,7 @@ from ..solvers.finite_start import finite_start, narrower
 from ..status import Status
 from ..targets import Target
 from .gaussian import Curvature
+from .given_start import given_start, mean_field_at, stationary_start
 from .ladder import ladder, up
 from .method import AbstractMethod, Ending, Problem, Recorder, Scouted, started_from
 from .pilot import pilot_modes, pilot_searches
@@ -82,19 +83,34 @@ class Auto(AbstractMethod):
 
     def run(self, problem: Problem, session: Recorder) -> Ending:
         """Solve for the family that was asked for; for any family, up the ladder as long as it pays."""
+        status, hint = self._run(problem, session)
+        if status is Status.CONVERGED and problem.start_given:
+            # It takes steps that gain nothing, or a gradient of next to nothing, to get here.
+            session.confirm_start()
+        return status, hint
+
+    def _run(self, problem: Problem, session: Recorder) -> Ending:
         fit = Fit(self, problem, session)
-        if not problem.q.contains(fit.first):
-            return fit.finish(session.evaluate(problem.q, 0), far=True)
+        steps_only = fit.given is not None and not self.fixed_draws and type(problem.q) is not MeanField
+        if steps_only or not problem.q.contains(fit.first):
+            return fit.finish(fit.given or session.evaluate(problem.q, 0), far=True)
         session.use_points(self._points(problem, session))
+        if fit.given is not None and problem.batch_size is None:
+            ending = stationary_start(fit.given, session, fit.gain)
+            if ending is not None:
+                return ending
         rungs = ladder(fit) if problem.any_family else []
-        if rungs:
-            return up(fit, rungs)
-        return fit.within(problem.q, None)
+        return up(fit, rungs) if rungs else fit.within(problem.q, None)
 
     def pilot(self, problems: Sequence[Problem], session: Recorder) -> list[Scouted] | None:
         """Modes, or searches at few draws; unknown for families that begin at a start of their own."""
-        firsts = [_first(problem, session, f" {n}") for n, problem in enumerate(problems)]
-        problem = problems[0]
+        problem, given = problems[0], None
+        if problem.start_given:
+            with session.clock.phase(EVALUATE):
+                given = session.candidate(problem.q, 0)
+        firsts = [
+            _first(each, session, given if n == 0 else None, f" {n}") for n, each in enumerate(problems)
+        ]
         if not self.fixed_draws or not problem.q.contains(firsts[0]):
             return None
         points = self._points(problem, session)
@@ -125,28 +141,34 @@ class Fit:
     def __init__(self, auto: Auto, problem: Problem, session: Recorder):
         self.auto, self.problem, self.session = auto, problem, session
         self.gain = max(auto.gain, auto.gain_each * problem.q.dim)
-        self.first = _first(problem, session)
+        self.given = given_start(problem, session)
+        if problem.first is not None and self.given is None:
+            # What an ending is held against: the start itself, not where it was found to lead.
+            session.evaluate(problem.q, 0)
+        self.first = _first(problem, session, self.given)
         self.estimator = None if isinstance(auto.estimator, str) else auto.estimator
 
     def within(self, q: AbstractFamily, below: Candidate | None) -> Ending:
         """The best member of q's family, from the mode and from the solution of a simpler family."""
-        auto, session, stationary, ahead = self.auto, self.session, False, None
+        auto, session, stationary = self.auto, self.session, False
         curved = auto.curved(self.problem, session.points, q)
-        if curved:
-            around = self.first if below is None else below.q
-            ahead, is_mode = auto.curvature.from_mode(session, around, q, self.gain) or (None, False)
-            if below is None and ahead is not None and is_mode and self._conclusive(ahead):
-                settled = auto.curvature.settle(session, ahead, self.gain)
-                gained = paired_difference(settled.candidate.terms, ahead.best.terms)
-                if not gained.clearly_above(self.gain):
-                    return settled.ending or self.finish(settled.candidate, near=True)
-                # Steps that were stationary gained much once they averaged more draws: the target is
-                # far from quadratic there, and another start may lead higher.
-                session.note("valley", gained=gained.nats)
-                ahead = settled.run
+        ahead, conclusive = self._newton_starts(q, below) if curved else (None, False)
+        if conclusive and ahead is not None:
+            settled = auto.curvature.settle(session, ahead, self.gain)
+            gained = paired_difference(settled.candidate.terms, ahead.best.terms)
+            if not gained.clearly_above(self.gain):
+                return settled.ending or self.finish(settled.candidate, near=True)
+            # Steps that were stationary gained much once they averaged more draws: the target is far
+            # from quadratic there, and another start may lead higher.
+            session.note("valley", gained=gained.nats)
+            ahead = settled.run
         if below is None:
             below, stationary = self.mean_field(ahead)
-        start = below if type(below.q) is type(q) else self._embedded(q, below)
+        given = self.given
+        if given is not None and paired_difference(given.terms, below.terms).nats > 0:
+            start, stationary = given._replace(step=session.steps), False
+        else:
+            start = below if type(below.q) is type(q) else self._embedded(q, below)
         if curved:
             run = auto.curvature.steps_from(
                 session, start, self.gain, incumbent=None if ahead is None else ahead.best
@@ -159,6 +181,23 @@ class Fit:
             return ending
         return self.finish(start)
 
+    def _newton_starts(self, q: AbstractFamily, below: Candidate | None) -> tuple[Run | None, bool]:
+        """The better of Newton steps from a given start and from the mode, and if it is conclusive."""
+        session, curvature, ahead = self.session, self.auto.curvature, None
+        if self.given is not None and below is None:
+            ahead = curvature.steps_from(session, self.given, self.gain, name="newton from the start")
+            if self._conclusive(ahead):
+                return ahead, True
+        around = self.first if below is None else below.q
+        incumbent = None if ahead is None else ahead.best
+        found = curvature.from_mode(session, around, q, self.gain, incumbent)
+        if found is None:
+            return ahead, False
+        run, is_mode = found
+        if ahead is not None and paired_difference(ahead.best.terms, run.best.terms).nats >= 0:
+            return ahead, False
+        return run, below is None and is_mode and self._conclusive(run)
+
     def mean_field(self, ahead: Run | None = None) -> tuple[Candidate, bool]:
         """The mean-field solution, with minibatches and a richer family only roughly; and whether a
         search at fixed draws is stationary there.
@@ -169,10 +208,11 @@ class Fit:
             run = self._annealed(start, auto.coarse * self.gain, "mean-field", far=True)
             return run.best, False
         start = self._shrunk(finite_start(session.points, self.first, session))
-        alike = ahead is not None and type(ahead.best.q) is MeanField
+        incumbent = self.given if ahead is None else ahead.best
+        alike = self.given is not None or (incumbent is not None and type(incumbent.q) is MeanField)
         stop = Stop(
             gain=self.gain,
-            incumbent=None if ahead is None else ahead.best,
+            incumbent=incumbent,
             catch_up=auto.curvature.catch_up if alike else math.inf,
             trial=3 * auto.search.piece,
         )
@@ -183,6 +223,8 @@ class Fit:
         session.note("search", elbo=run.best.terms.elbo, others=others)
         if self.problem.batch_size is None or type(self.problem.q) is MeanField:
             return run.best, run.stationary
+        if self.given is not None and paired_difference(self.given.terms, run.best.terms).nats > 0:
+            return run.best, False
         # Some rows led here; on with all of them while steps are cheap.
         return self._annealed(run.best, auto.coarse * self.gain, "coarse").best, False
 
@@ -207,14 +249,13 @@ class Fit:
     def _annealed(
         self, start: Candidate, gain: float, name: str, *, near: bool = False, far: bool = False
     ) -> Run:
-        auto, rate = self.auto, self.auto.anneal.rate
-        if far and rate is None:
-            rate = start.q.advice.explore_rate
+        auto = self.auto
         solver = dataclasses.replace(
             auto.anneal,
             estimator=self.estimator or auto.anneal.estimator,
-            rate=rate,
-            near=near,
+            # Bold steps would only lead away from an optimum that was given.
+            near=near or start.q is self.problem.q and self.given is not None,
+            far=far,
             most_steps=auto.steps,
             gain=gain,
             by_clock=auto.by_clock,
@@ -285,8 +326,12 @@ class Fit:
         return f"{hint}; give {more}"
 
 
-def _first(problem: Problem, session: Recorder, which: str = "") -> MeanField:
+def _first(
+    problem: Problem, session: Recorder, given: Candidate | None = None, which: str = ""
+) -> MeanField:
     """The mean-field start that goes with a problem."""
     if problem.first is not None:
         return problem.first
+    if given is not None and math.isfinite(given.terms.elbo):
+        return mean_field_at(given)
     return MeanField.start_of(problem.q, session.rng(f"mean-field{which}"))

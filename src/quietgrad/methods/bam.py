@@ -10,12 +10,15 @@ from ..clock import OPTIMISE
 from ..diagnostics.expected_gain import expected_gain
 from ..difference import Difference
 from ..families import AbstractFamily, FitsQuadratic, MeanField
+from ..judging import paired_difference
 from ..points import Points
+from ..recorder import Candidate
 from ..solvers import BatchAndMatch, Stop, drive
 from ..solvers.bam import member
 from ..solvers.finite_start import finite_start
 from ..status import Status
 from ..targets import Target
+from .given_start import given_start, stationary_start
 from .method import AbstractMethod, Ending, Problem, Recorder
 
 ENDS = {
@@ -56,12 +59,13 @@ class Bam(AbstractMethod):
         q = problem.q
         assert isinstance(q, FitsQuadratic)
         session.use_points(Points(problem.target, q.dtype))
-        first = MeanField.start_of(q, session.rng("mean-field"))
-        begun = finite_start(session.points, first, session)
-        mean = np.asarray(begun.loc, float)
-        if self.mode:
-            mean = self._mode(session, mean)
-        start = session.evaluate(member(q, mean, begun.host_covariance()), 0)
+        given = given_start(problem, session)
+        if given is not None and (ending := stationary_start(given, session, self.gain)):
+            return ending
+        start = self._start(session, q) if given is None else given
+        if given is not None and self.mode:
+            led = self._at_mode(session, q, given.q)
+            start = led if paired_difference(led.terms, given.terms).nats > 0 else given
         solver = BatchAndMatch(draws=self.draws, piece=min(self.piece, self.iterations))
         stop = Stop(gain=self.gain, patience=self.patience, iterations=self.iterations)
         run = drive(solver, start, session, stop, name="iterations")
@@ -80,6 +84,19 @@ class Bam(AbstractMethod):
             f"iterations gain no more or were used up, but a Newton step is expected to gain {left}; "
             "allow more iterations"
         )
+
+    def _start(self, session: Recorder, q: FitsQuadratic) -> Candidate:
+        first = MeanField.start_of(q, session.rng("mean-field"))
+        begun = finite_start(session.points, first, session)
+        if self.mode:
+            return self._at_mode(session, q, begun)
+        return session.evaluate(member(q, np.asarray(begun.loc, float), begun.host_covariance()), 0)
+
+    def _at_mode(self, session: Recorder, q: FitsQuadratic, begun: AbstractFamily) -> Candidate:
+        """A member at a mode found from another one, as wide as that."""
+        assert isinstance(begun, FitsQuadratic)
+        mean = self._mode(session, np.asarray(begun.mean(), float))
+        return session.evaluate(member(q, mean, begun.host_covariance()), 0)
 
     def _mode(self, session: Recorder, start: np.ndarray) -> np.ndarray:
         def loss(z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -68,7 +68,12 @@ class Curvature(eqx.Module):
         return q.dim <= (self.most_dim if q.any_covariance else most) and points.has_curvature(q.dim)
 
     def from_mode(
-        self, session: Recorder, around: AbstractFamily, q: AbstractFamily, gain: float
+        self,
+        session: Recorder,
+        around: AbstractFamily,
+        q: AbstractFamily,
+        gain: float,
+        incumbent: Candidate | None = None,
     ) -> tuple[Run, bool] | None:
         """Newton steps in q's family from the mode with its curvature, and whether that is a mode.
 
@@ -83,7 +88,7 @@ class Curvature(eqx.Module):
         if found.feedback is None or not np.isfinite(found.feedback.found.terms.elbo):
             return None
         first = found.feedback.found._replace(step=session.steps)
-        run = self.steps_from(session, first, gain, name="newton from the mode")
+        run = self.steps_from(session, first, gain, incumbent=incumbent, name="newton from the mode")
         session.note("mode", elbo=first.terms.elbo, later=run.best.terms.elbo)
         return run, found.state.mode.left < gain
 

@@ -25,6 +25,7 @@ from ..solvers.finite_start import finite_start
 from ..status import Status
 from ..targets import Target
 from .gaussian import Curvature
+from .given_start import given_start, mean_field_at, stationary_start
 from .method import AbstractMethod, Ending, Problem, Recorder, started_from
 from .sgd import Sgd
 
@@ -73,15 +74,25 @@ class Saa(AbstractMethod):
     def run(self, problem: Problem, session: Recorder) -> Ending:
         """Maximise at growing numbers of draws, start the family there, Newton steps, polish."""
         target, q = problem.target, problem.q
-        first = MeanField.start_of(q, session.rng("mean-field"))
         session.use_points(Points(target, q.dtype))
+        given = given_start(problem, session)
+        if given is not None and (ending := stationary_start(given, session, self.gain)):
+            return ending
+        if given is None:
+            first = MeanField.start_of(q, session.rng("mean-field"))
+        else:
+            first = mean_field_at(given)
         start = finite_start(session.points, first, session)
         run = self._fixed(session, session.evaluate(start, 0))
         best, stationary = run.best, run.stationary
         if first is not q:
-            inside = started_from(q, best.q, session) if q.contains(first) else q
-            best = session.evaluate(inside, best.step)
-            if q.contains(first) and self.curvature.suits(session.points, inside):
+            held = q.contains(first)
+            if given is not None and paired_difference(given.terms, best.terms).nats > 0:
+                best, stationary = given._replace(step=best.step), False
+            else:
+                inside = started_from(q, best.q, session) if held else q
+                best = session.evaluate(inside, best.step)
+            if held and self.curvature.suits(session.points, best.q):
                 run = self.curvature.steps_from(session, best, self.gain)
                 best, stationary = run.best, run.stationary
         steps = self.polish_steps

@@ -5,15 +5,16 @@ from typing import Any
 import equinox as eqx
 import optax
 
-from .. import trouble
 from .._checks import described, whole
 from ..clock import EVALUATE
 from ..estimators import AbstractEstimator, resolve
 from ..families import AbstractFamily
 from ..history import Plateau, Reached
 from ..judging import paired_difference
+from ..propriety import nowhere_finite
 from ..recorder import Candidate
 from ..solvers import Stop, drive
+from ..solvers.optimizer import read_optimizer
 from ..solvers.stochastic import NON_FINITE, StochasticSteps
 from ..solvers.switching import Switching
 from ..status import Status
@@ -79,14 +80,16 @@ class Sgd(AbstractMethod):
         session.prefer_last()
         start = session.evaluate(problem.q, 0)
         if start.terms.bad == 2 * start.terms.values.size:
-            return trouble.nowhere_finite(problem.target, session.draws_of(problem.q))
+            return nowhere_finite(problem.target, session.draws_of(problem.q)).ending
         return self.steps_from(session, start)
 
     def steps_from(self, session: Recorder, start: Candidate) -> Ending:
         """The steps from a candidate, and how they ended."""
+        optimizer = optax.adam(1e-2) if self.optimizer is None else self.optimizer
+        params = eqx.filter(start.q, eqx.is_inexact_array)
         solver = StochasticSteps(
             None if isinstance(self.estimator, str) else self.estimator,
-            optax.adam(1e-2) if self.optimizer is None else self.optimizer,
+            read_optimizer(optimizer, params, optimizer.init(params)),
             self.steps,
             self.evaluate_every or -(-self.steps // 100),
             by_clock=self.by_clock,

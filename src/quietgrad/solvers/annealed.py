@@ -14,7 +14,6 @@ import jax
 import numpy as np
 from jaxtyping import Array, PyTree
 
-from .._fingerprint import Recipe
 from .._host import on_device
 from .._random import key_of
 from ..clock import COMPILE, OPTIMISE
@@ -24,12 +23,15 @@ from ..recorder import Candidate, Recorder
 from ..sharding import on_all_devices
 from .choosing import burden, candidates, cheapest, choose
 from .guarded_adam import guarded_adam, usual_square
+from .optimizer import Optimizer
 from .signal import signal_to_noise
 from .solver import AbstractSolver, Feedback, Step
 from .steps import Carry, Job, Keys
 from .windows import Rates, fresh_optimizer, in_form_of, no_sums, run_window
 
 LOST = "lost"
+# One for all rounds, so that it need not be read.
+OPTIMIZER = Optimizer(guarded_adam(0.0), "guarded adam")
 
 
 class AnnealedState(NamedTuple):
@@ -56,7 +58,8 @@ class AnnealedState(NamedTuple):
 class Annealed(AbstractSolver):
     """One round at a time: Adam, from `rate` down to `end` of it, `length` steps in the first round.
 
-    Rates of None are those that the family advises, `near` those beside a solution that is almost right.
+    A rate of None is what the family advises: `near` a solution that is almost right, `far` from any, both
+    for a start of unknown quality, where rounds that gain raise the rate.
     Rounds grow by `growth`; after `most_lost` losses in a row steps of every size lose. `most_steps`
     bound all rounds. An `estimator` of None begins with the cheapest that suits the family; in a long
     fit, once rounds gain less than `drifting` times `gain`, the candidates are measured and the one with
@@ -69,6 +72,7 @@ class Annealed(AbstractSolver):
     estimator: AbstractEstimator | None = None
     rate: float | None = None
     near: bool = False
+    far: bool = False
     end: float = 0.01
     length: int = 500
     growth: float = 2.0
@@ -136,8 +140,7 @@ class Annealed(AbstractSolver):
         if state.pace > 0 and math.isfinite(session.left()):
             length = max(1, min(length, int(session.left() / state.pace)))
         keys = Keys(session.words("anneal draws"), session.words("anneal rows"))
-        optimizer = Recipe(guarded_adam(0.0))
-        job = Job(problem.target, static, state.estimator, optimizer, problem.batch_size, keys)
+        job = Job(problem.target, static, state.estimator, OPTIMIZER, problem.batch_size, keys)
         carry = average = state.carry
         rates = (state.rate, self.end * state.rate)
         rates = Rates(*(on_device(rate, carry.optimizer.rate.dtype) for rate in rates))
@@ -162,7 +165,9 @@ class Annealed(AbstractSolver):
             return self.rate, self.rate
         advice = q.advice
         if self.near:
-            return advice.near_rate, advice.near_rate
+            return advice.near_rate, advice.explore_rate if self.far else advice.near_rate
+        if self.far:
+            return advice.explore_rate, advice.explore_rate
         return advice.anneal_rate, advice.most_anneal_rate
 
     def _probe_due(self, session: Recorder, state: AnnealedState, feedback: Feedback) -> bool:

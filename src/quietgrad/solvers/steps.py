@@ -9,12 +9,12 @@ import jax.random as jr
 import optax
 from jaxtyping import Array, Int, Key, PyTree, UInt32
 
-from .._fingerprint import Recipe
 from .._random import key_of
 from ..estimators import AbstractEstimator
 from ..families import AbstractFamily
 from ..shuffling import shuffled
 from ..targets import Target
+from .optimizer import Optimizer
 
 
 class Keys(NamedTuple):
@@ -38,7 +38,7 @@ class Job(eqx.Module):
     target: Target
     static: PyTree
     estimator: AbstractEstimator
-    optimizer: Recipe[optax.GradientTransformation] = eqx.field(static=True)
+    optimizer: Optimizer = eqx.field(static=True)
     batch_size: int | None = eqx.field(static=True)
     keys: Keys
 

@@ -12,10 +12,8 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from jaxtyping import Array, Bool, Int, PyTree
 
-from .._fingerprint import Recipe
 from .._host import on_device
 from ..clock import OPTIMISE
 from ..estimators import AbstractEstimator
@@ -24,6 +22,7 @@ from ..recorder import Candidate, Recorder
 from ..sharding import on_all_devices
 from .choosing import cheapest
 from .late_mean import Late
+from .optimizer import Optimizer
 from .signal import signal_to_noise
 from .solver import AbstractSolver, Feedback, Step
 from .steps import Carry, Job, Keys, strong
@@ -62,7 +61,7 @@ class StochasticSteps(AbstractSolver):
     paced: ClassVar[bool] = True
 
     estimator: AbstractEstimator | None
-    optimizer: optax.GradientTransformation
+    optimizer: Optimizer
     steps: int
     evaluate_every: int
     by_clock: bool = True
@@ -76,7 +75,7 @@ class StochasticSteps(AbstractSolver):
         estimator = cheapest(q) if self.estimator is None else self.estimator
         session.estimator = estimator
         params = eqx.filter(q, eqx.is_inexact_array)
-        carry = Carry(params, self.optimizer.init(params), estimator.init(target, q))
+        carry = Carry(params, self.optimizer.value.init(params), estimator.init(target, q))
         carry = on_all_devices(target, strong(carry))
         probes = self.switching.at(self.steps) if self.estimator is None else ()
         session.progress.plan(start.step, start.step + self.steps, session.clock)
@@ -116,8 +115,7 @@ class StochasticSteps(AbstractSolver):
         problem = session.problem
         static = eqx.filter(state.like, eqx.is_inexact_array, inverse=True)
         keys = Keys(session.words("draws"), session.words("rows"))
-        optimizer = Recipe(self.optimizer)
-        return Job(problem.target, static, state.estimator, optimizer, problem.batch_size, keys)
+        return Job(problem.target, static, state.estimator, self.optimizer, problem.batch_size, keys)
 
     def _switched(self, session: Recorder, state: StochasticState) -> StochasticState:
         """The state with another estimator, if noise dominates and one has less variance x cost."""

@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 from jaxtyping import PyTree
 
 from .._checks import whole
+from .traced import Traced, traced
 
 
 def check_arguments(
@@ -24,20 +24,23 @@ def check_arguments(
         raise ValueError("give dim (points are vectors) or example (points are pytrees), not both")
 
 
-def check_shape(name: str, fn: Callable[..., Any], dim: int, shape: tuple[int, ...]) -> None:
-    """Raise unless a function of a point returns real numbers of this shape, one for each row if any."""
-    z = jax.ShapeDtypeStruct((dim,), jnp.zeros(()).dtype)
+def traced_function(
+    name: str, fn: Callable[..., Any], args: tuple[PyTree, ...], dim: int, shape: tuple[int, ...]
+) -> Traced:
+    """The function as it is now; raises unless it returns real numbers of this shape."""
     try:
-        out = jax.eval_shape(fn, z)
+        found = traced(fn, *args)
     except Exception as error:
         raise ValueError(
             f"{name} failed on a point of dim {dim}: {type(error).__name__}: {error}\n"
             f"Check the dim that was given, and that {name} is written in jax.numpy."
         ) from error
+    out = found.out
     if not hasattr(out, "shape") or out.shape != shape or not jnp.issubdtype(out.dtype, jnp.floating):
         wanted = f"one real value per row, shape {shape}" if shape else "a real scalar for one point"
         got = f"{out.dtype}{list(out.shape)}" if hasattr(out, "shape") else type(out).__name__
         raise ValueError(f"{name} must return {wanted}; on a point of dim {dim} it returned {got}")
+    return found
 
 
 def batch_size_within(rows: int, batch_size: int) -> int:

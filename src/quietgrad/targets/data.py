@@ -24,7 +24,8 @@ def as_data(data: PyTree) -> PyTree[Array]:
                 f"{name} has {int(bad.sum())} NaN or infinite values, the first in row {row}; "
                 "remove or impute these rows"
             )
-    return jax.tree.map(jnp.asarray, data)
+    # NumPy's arrays are copied: jax may share their memory, and they may be changed in place.
+    return jax.tree.map(lambda x: x if isinstance(x, jax.Array) else jnp.array(x), data)
 
 
 def data_like(known: PyTree[Array], data: PyTree) -> PyTree[Array]:

@@ -13,7 +13,6 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
-from .lifted import lift
 from .target import Target
 
 
@@ -38,14 +37,13 @@ class _AtPoint(eqx.Module):
 
 
 class _Fixed(eqx.Module):
-    """A function of (z, *data) at hyperparameters that are known."""
+    """A function of (z, h) and data at an h that is known."""
 
     function: Callable[..., Array]
-    hyperparameters: PyTree
-    takes: bool = eqx.field(static=True)
+    h: PyTree
 
     def __call__(self, z: PyTree, *data: PyTree) -> Array:
-        return self.function(z, *data, *((self.hyperparameters,) if self.takes else ()))
+        return self.function(PointWith(z, self.h), *data)
 
 
 def checked(hyperparameters: PyTree, dtype: Any) -> PyTree:
@@ -62,14 +60,29 @@ def checked(hyperparameters: PyTree, dtype: Any) -> PyTree:
     return eqx.combine(jax.tree.map(lambda x: jnp.asarray(x, dtype), arrays), rest)
 
 
-def fixed_at(target: Target, hyperparameters: PyTree) -> Target:
-    """The target given these hyperparameters: a density of z alone."""
-    return _made(
-        target,
-        lambda function, takes: _Fixed(function, hyperparameters, takes),
-        dim=target.dim if target.unravel is None else None,
-        example=_example(target, None),
+def fixed_at(target: Target, beside: Target, hyperparameters: PyTree) -> Target:
+    """The target given these hyperparameters, a density of z alone.
+
+    `beside` is what `fitted_beside` made of it: its functions are as they were then.
+    """
+    arrays, _ = eqx.partition(hyperparameters, eqx.is_inexact_array)
+    functions = beside.log_prior, beside.log_likelihood
+    prior, likelihood = (None if f is None else _Fixed(f, arrays) for f in functions)
+    assert prior is not None
+    assert beside.dim is not None
+    dim = beside.dim - sum(leaf.size for leaf in jax.tree.leaves(arrays))
+    example = _example(target, None)
+    size = target.size if target.rows else None
+    made = Target(
+        prior,
+        likelihood,
+        target.data,
+        size,
+        dim=dim if example is None else None,
+        example=example,
+        model=target.model,
     )
+    return made.with_mesh(target.mesh)
 
 
 def fitted_beside(target: Target, hyperparameters: PyTree, dim: int, dtype: Any) -> Target:
@@ -77,40 +90,29 @@ def fitted_beside(target: Target, hyperparameters: PyTree, dim: int, dtype: Any)
     arrays, rest = eqx.partition(hyperparameters, eqx.is_inexact_array)
     z = jnp.zeros(dim, dtype) if target.unravel is None else _example(target, dtype)
     count = sum(leaf.size for leaf in jax.tree.leaves(arrays))
-    return _made(
-        target,
-        lambda function, takes: _AtPoint(function, rest, takes),
+    functions, takes = (target.log_prior, target.log_likelihood), target.takes_hyperparameters
+    if not any(takes):
+        raise ValueError(
+            "hyperparameters were given, but neither log_prior(z) nor log_likelihood(z, data) has a "
+            "further argument for them; write log_prior(z, h), or log_likelihood(z, data, h), or both"
+        )
+    prior, likelihood = (
+        None if f is None else _AtPoint(f, rest, t) for f, t in zip(functions, takes, strict=True)
+    )
+    assert prior is not None
+    made = Target(
+        prior,
+        likelihood,
+        target.data,
+        target.size if target.rows else None,
         example=PointWith(z, arrays),
+        model=target.model,
         hyperparameter_count=count,
     )
+    return made.with_mesh(target.mesh)
 
 
 def _example(target: Target, dtype: Any) -> PyTree:
     if target.unravel is None or target.dim is None:
         return None
     return target.unravel(jnp.zeros(target.dim, dtype))
-
-
-def _made(target: Target, wrap: Callable[[Any, bool], Any], **form: Any) -> Target:
-    """A target of wrapped functions, which are taken apart first if they can be traced like that."""
-    functions = (target.log_prior, target.log_likelihood)
-    if not any(target.takes_hyperparameters):
-        raise ValueError(
-            "hyperparameters were given, but neither log_prior(z) nor log_likelihood(z, data) has a "
-            "further argument for them; write log_prior(z, h), or log_likelihood(z, data, h), or both"
-        )
-    takes = target.takes_hyperparameters
-
-    def make(prepare: Callable[[Any], Any]) -> Target:
-        prior, likelihood = (
-            None if f is None else wrap(prepare(f), t) for f, t in zip(functions, takes, strict=True)
-        )
-        assert prior is not None
-        size = target.size if target.rows else None
-        made = Target(prior, likelihood, target.data, size, model=target.model, **form)
-        return made.with_mesh(target.mesh)
-
-    try:
-        return make(lift)
-    except ValueError:
-        return make(lambda function: function)

@@ -9,10 +9,11 @@ from jaxtyping import Array, Key, PyTree
 
 
 class AbstractNamedModel(eqx.Module):
-    """The program that a target was made from. Methods take one point in the target's own form.
+    """The program that a target was made from. Methods take one point in the target's own form."""
 
-    Arrays in it are data, and what is compiled for one program serves another with the same shapes.
-    """
+    def all_at(self, point: PyTree) -> tuple[dict[str, Array], dict[str, Array], dict[str, Any]]:
+        """`constrain`, `log_likelihoods` and `observed`: what a target reads when it is made."""
+        return self.constrain(point), self.log_likelihoods(point), self.observed()
 
     @abc.abstractmethod
     def constrain(self, point: PyTree) -> dict[str, Array]:

@@ -19,12 +19,13 @@ from jaxtyping import Array, Float, Int, PyTree
 from .._checks import whole
 from .._extras import adapter
 from .._host import on_device
-from .checks import batch_size_within, check_arguments, check_shape
+from .checks import batch_size_within, check_arguments, traced_function
 from .data import as_data, data_like, rows_of
 from .further_argument import HYPERPARAMETERS_MISSING, takes_more
-from .lifted import lift
 from .named_model import AbstractNamedModel
+from .read_model import read_model
 from .row_blocks import AbstractRows, mapped
+from .traced import Traced
 
 
 class Target(eqx.Module):
@@ -36,6 +37,11 @@ class Target(eqx.Module):
     `dim`, or pytrees shaped like `example`. Without either, the length is taken from the variational
     family and checked when an estimator is initialised. `model` is the probabilistic program that the
     target was made from, if it was: it knows the names and the scale of the user.
+
+    Functions and data are read when the target is made, or by the fit if the length is not known before:
+    arrays that functions capture are copied, like `data`, and what changes afterwards, in place or by
+    name, is that of the next target. One whose arrays alone differ is not compiled again. A fit by
+    minibatches traces `log_likelihood` again, and refuses one that has changed by more than that.
 
     Memory-mapped arrays, or `RowBlocks`, stay on disk: for minibatch fits of data that do not fit in
     memory. They are not searched for NaN.
@@ -88,19 +94,24 @@ class Target(eqx.Module):
         self.hyperparameter_count = hyperparameter_count
         self.takes_hyperparameters = takes_more(log_prior, 1), takes_more(log_likelihood, 2)
         if self.dim is not None and not any(self.takes_hyperparameters):
-            self._lift(self.dim)
+            self.log_prior, self.log_likelihood = self._traced(self.dim)
+        if model is not None:
+            assert self.dim is not None
+            self.model = read_model(model, self._shapes(self.dim))
 
-    def _lift(self, dim: int) -> None:
-        """Take functions apart so that new data need no new program, if they can be traced like that."""
-        given = self.log_prior, self.log_likelihood
-        self.log_prior = lift(self.log_prior)
-        if self.log_likelihood is not None:
-            self.log_likelihood = lift(self.log_likelihood)
-        try:
-            self.check(dim)
-        except ValueError:
-            self.log_prior, self.log_likelihood = given
-            self.check(dim)
+    def _traced(self, dim: int) -> tuple[Traced, Traced | None]:
+        """The functions as they are now, checked at points of length `dim`."""
+        seen = self.on_rows(np.arange(min(2, self.rows))) if self.on_disk else self
+        point = self._shapes(dim)
+        prior = traced_function("log_prior", self.log_prior, (point,), dim, ())
+        if self.log_likelihood is None:
+            return prior, None
+        args = point, jax.eval_shape(lambda: seen.data)
+        return prior, traced_function("log_likelihood", self.log_likelihood, args, dim, (seen.rows,))
+
+    def _shapes(self, dim: int) -> PyTree:
+        """A point in the form that `log_prior` takes, without numbers."""
+        return jax.eval_shape(self.point, jax.ShapeDtypeStruct((dim,), jnp.zeros(()).dtype))
 
     @classmethod
     def from_logdensity(
@@ -232,13 +243,20 @@ class Target(eqx.Module):
 
     def check(self, dim: int) -> None:
         """Raise unless points of length `dim` give a real scalar and one likelihood per row."""
+        self.of_dim(dim)
+
+    def of_dim(self, dim: int) -> "Target":
+        """The target with points of length `dim`, checked; its functions as they are now, if no earlier.
+
+        A target that knew its dim when it was made has read them then.
+        """
         self.check_dim(dim)
         if any(self.takes_hyperparameters):
             raise ValueError(HYPERPARAMETERS_MISSING)
-        seen = self.on_rows(np.arange(min(2, self.rows))) if self.on_disk else self
-        check_shape("log_prior", lambda z: seen.log_prior(seen.point(z)), dim, ())
-        if seen.log_likelihood is not None:
-            check_shape("log_likelihood", seen.log_likelihoods, dim, (seen.rows,))
+        if self.dim is not None:
+            return self
+        prior, likelihood = self._traced(dim)
+        return _replaced(self, dim=dim, log_prior=prior, log_likelihood=likelihood)
 
 
 def _replaced(target: Target, **changes: Any) -> Target:

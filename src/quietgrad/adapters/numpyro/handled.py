@@ -1,12 +1,9 @@
 """A NumPyro model and its arguments as a pytree: arrays are leaves, wherever a handler keeps them.
 
-A program compiled for a model then serves the same model with other data. Functions compare by
-identity, and by the data that they read from their module by name; handlers and partials compare by what
-they hold.
+So they can be replaced by others, of other rows or without numbers while tracing.
 """
 
 import functools
-import types
 from typing import Any
 
 import equinox as eqx
@@ -16,7 +13,7 @@ import numpy as np
 from jaxtyping import PyTree
 from numpyro.primitives import Messenger
 
-from ..._fingerprint import Anew, Recipe, reads_data
+from ..._fingerprint import Identity
 from ..._host import on_device
 
 
@@ -45,12 +42,12 @@ class _Partial(eqx.Module):
 
 
 class _Constant(eqx.Module):
-    """A value that is part of the compiled program: it has no hash, or the model needs its numbers."""
+    """A value that is no array for jax: it has no hash, or the model needs its numbers."""
 
-    recipe: Recipe[Any] = eqx.field(static=True)
+    value: Identity = eqx.field(static=True)
 
     def whole(self) -> Any:
-        return self.recipe.value
+        return self.value.value
 
 
 _PARTS = (_Handler, _Partial, _Constant)
@@ -78,7 +75,7 @@ def constant(tree: PyTree, *, only_integers: bool) -> PyTree:
             return x
         if only_integers and jnp.issubdtype(x.dtype, jnp.inexact):
             return x
-        return _Constant(Recipe(np.asarray(x)))
+        return _Constant(Identity(np.asarray(x)))
 
     return jax.tree.map(fix, tree)
 
@@ -91,14 +88,10 @@ def _leaf(x: Any) -> Any:
     if isinstance(x, functools.partial):
         return _Partial(take_apart(x.func), take_apart(x.args), take_apart(x.keywords))
     if isinstance(x, np.ndarray) and x.dtype.kind in "biufc":
-        return on_device(x)
-    if isinstance(x, types.FunctionType) and Anew.needed(x):
-        return Anew(x)
-    if isinstance(x, types.FunctionType) and reads_data(x):
-        return _Constant(Recipe(x))
+        return on_device(np.array(x))  # a copy, as jax may share its memory, and keeps conversions
     if eqx.is_array(x) or _has_hash(x):
         return x
-    return _Constant(Recipe(x))
+    return _Constant(Identity(x))
 
 
 def _has_hash(x: Any) -> bool:

@@ -13,6 +13,7 @@ from jaxtyping import Array, Float, PyTree
 
 from ..._host import on_device
 from ...targets import Target
+from ...targets.traced import Traced, traced
 from .handled import constant, put_together, take_apart
 from .model import NumpyroModel, Point
 from .rows import Rows, candidate, subsampled
@@ -124,15 +125,16 @@ def _separate(made: NumpyroModel, data: tuple[Array, ...]) -> bool:
     """Whether the last half of the rows, backwards, gets from the model what it gets among all."""
     noise = np.random.default_rng(0)
     point = {name: x + 0.3 * noise.normal(size=x.shape) for name, x in made.origin().items()}
-    among_all, alone = map(np.asarray, _halves(made, point, data))
+    likelihood = traced(made.log_likelihood, made.origin(), data)
+    among_all, alone = map(np.asarray, _halves(likelihood, point, data))
     tolerance = np.sqrt(np.finfo(alone.dtype).eps)
     return np.allclose(among_all, alone, rtol=tolerance, atol=tolerance, equal_nan=True)
 
 
 @eqx.filter_jit
 def _halves(
-    made: NumpyroModel, point: Point, data: tuple[Array, ...]
+    log_likelihood: Traced, point: Point, data: tuple[Array, ...]
 ) -> tuple[Float[Array, " half"], Float[Array, " half"]]:
     half = data[0].shape[0] // 2
     last = tuple(x[::-1][:half] for x in data)
-    return made.log_likelihood(point, data)[::-1][:half], made.log_likelihood(point, last)
+    return log_likelihood(point, data)[::-1][:half], log_likelihood(point, last)

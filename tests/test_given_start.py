@@ -272,11 +272,11 @@ class Claims(qg.methods.AbstractMethod):
 
     off: float
 
-    def run(self, problem, recorder):
+    def run(self, problem, session):
         """One worse answer, chosen."""
-        recorder.evaluate(problem.q, 0)
+        session.evaluate(problem.q, 0)
         worse = eqx.tree_at(lambda q: q.loc, problem.q, problem.q.loc + self.off)
-        recorder.choose(recorder.evaluate(worse, 1))
+        session.choose(session.evaluate(worse, 1))
         return qg.Status.CONVERGED, "so it says"
 
 

@@ -14,7 +14,8 @@ from quietgrad.judging import paired_difference
 from quietgrad.solvers import LOST, Annealed, Feedback, Stop, drive
 from quietgrad.solvers.choosing import burden
 
-SOLVER = Annealed(rate=0.02, length=10, by_clock=False)
+RATE = 0.02
+SOLVER = Annealed(rate=RATE, length=10, by_clock=False)
 
 
 def skewed(z):
@@ -59,7 +60,7 @@ def test_a_round_that_clearly_lost_is_taken_back_at_half_the_rate(begun):
     session, start = begun
     first = SOLVER.step(session, SOLVER.init(session, start), None)
     again = SOLVER.step(session, first.state, feedback_of(start, -1.0))
-    assert again.state.rate == SOLVER.rate / 2
+    assert again.state.rate == RATE / 2
     assert again.state.length == SOLVER.length
     # From the best member, with the momentum of before the lost round.
     assert eqx.tree_equal(again.state.before.params, eqx.filter(start.q, eqx.is_inexact_array))
@@ -86,7 +87,7 @@ def test_steps_of_every_size_that_lose_end_it(begun):
     run = drive(solver, best, session, Stop(patience=1, conclusive=True), name="anneal")
     assert run.end == LOST
     assert run.best.q is start.q
-    assert run.state.rate == SOLVER.rate / 8
+    assert run.state.rate == RATE / 8
     assert run.iterations == 30
 
 
@@ -95,6 +96,7 @@ def test_rounds_end_when_one_clearly_gains_too_little(begun):
     stop = Stop(gain=0.5, patience=1, conclusive=True, least=SOLVER.length + 1, iterations=10_000)
     run = drive(SOLVER, start, session, stop, name="anneal")
     assert run.stationary
+    assert run.feedback is not None
     assert run.feedback.change.non_negative.clearly_below(0.5)
     assert paired_difference(run.best.terms, start.terms).nats >= 0
     assert {d.kind for d in session.decisions} <= {"round", "take back"}

@@ -108,6 +108,7 @@ def test_a_step_may_propose_nothing_or_several(session):
     assert mean_of(run.best) == 1
     assert len(session.history) == 2
     assert session.steps == 3
+    assert run.feedback is not None
     assert [mean_of(c) for c in run.feedback.candidates] == [2, 1, 1.5]
     assert run.feedback.change.nats == pytest.approx((9 - 1) / 2)
 

@@ -48,6 +48,7 @@ def test_iterates_that_only_overfit_the_draws_are_not_kept():
     )
     kept, session = maximised(target, 4, dim=40)
     literal, _ = maximised(target, 4, dim=40, patience=50)
+    assert literal.feedback is not None
     assert kept.best.terms.elbo > literal.feedback.found.terms.elbo + 1.0
     assert kept.best.terms.elbo == max(session.history.column("elbo"))
 

@@ -53,6 +53,7 @@ def test_a_start_around_the_mode_is_narrowed_until_its_elbo_is_finite():
     fn = lambda z: jnp.where(jnp.max(jnp.abs(z)) < 1.0, -0.5 * z @ z, -jnp.inf)  # noqa: E731
     run = found_mode(fn, 2)
     assert 0 < run.state.narrowed <= ModeSearch().narrowings
+    assert run.feedback is not None
     begun = run.feedback.found
     assert np.isfinite(begun.terms.elbo)
     assert np.all(begun.q.variance() < 0.5)

@@ -96,7 +96,7 @@ class Auto(AbstractMethod):
             return fit.finish(fit.given or session.evaluate(problem.q, 0), far=True)
         session.use_points(self._points(problem, session))
         if fit.given is not None and problem.batch_size is None:
-            ending = stationary_start(fit.given, session, fit.gain)
+            ending = stationary_start(fit.given, session, self.curvature.fine * fit.gain)
             if ending is not None:
                 return ending
         rungs = ladder(fit) if problem.any_family else []

@@ -78,11 +78,11 @@ def _by_draws(
             "convergence: some draws of q are where the density all but vanishes; try a narrower "
             "start, or another parametrisation"
         )
-    behind, error = paired_difference(best.terms, answer.terms)
-    if behind > 2 * error + BELOW and problem.q.contains(best.q):
+    behind = paired_difference(best.terms, answer.terms)
+    if behind.clearly_above(BELOW) and problem.q.contains(best.q):
         return Status.STALLED, (
-            f"the fit ended {behind:.2f} ± {error:.2f} nats below the {type(best.q).__name__} "
-            "solution found on the way, which the family contains; give it more steps"
+            f"the fit ended {behind.nats:.2f} ± {behind.error:.2f} nats below the "
+            f"{type(best.q).__name__} solution found on the way, which the family contains; give it more steps"
         )
     return status, hint
 

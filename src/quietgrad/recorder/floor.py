@@ -7,6 +7,7 @@ where those leave a doubt: the answer was chosen at the former, the start was no
 from collections.abc import Callable
 from typing import NamedTuple
 
+from ..difference import Difference
 from ..families import AbstractFamily
 from ..judging import Terms, paired_difference
 from .endings import BELOW
@@ -18,29 +19,29 @@ BEYOND_DOUBT = 5.0
 
 
 class Floor(NamedTuple):
-    """Whether the start is to be returned, and the nats by which the answer is clearly below it."""
+    """Whether the start is to be returned, and how far the answer is below it."""
 
     start_is_better: bool
-    below: float
-    error: float
+    below: Difference
 
     @property
     def clearly(self) -> bool:
         """Whether the answer is so far below the start that a fit has not converged there."""
-        return self.below > BELOW + 2 * self.error
+        return self.below.clearly_above(BELOW)
 
     def in_words(self) -> str:
         """For a fit that believed to have converged."""
+        nats, error = self.below
         return (
-            f"the fit ended {self.below:.2f} ± {self.error:.2f} nats below the start that it was given, "
-            "which is returned; give it more steps, or smaller ones"
+            f"the fit ended {nats:.2f} ± {error:.2f} nats below the start that it was given, which is "
+            "returned; give it more steps, or smaller ones"
         )
 
 
 def compare(start: Candidate, answer: Candidate, fresh: Callable[[AbstractFamily], Terms]) -> Floor:
     """The answer against the start. `fresh` evaluates a q at draws that have judged nothing."""
-    gained, error = paired_difference(answer.terms, start.terms)
-    if gained > 0 and gained > BEYOND_DOUBT * error:
-        return Floor(start_is_better=False, below=0.0, error=0.0)
-    below, error = paired_difference(fresh(start.q), fresh(answer.q))
-    return Floor(gained < 0 or below > 2 * error, below, error)
+    gained = paired_difference(answer.terms, start.terms)
+    if gained.nats > max(0.0, BEYOND_DOUBT * gained.error):
+        return Floor(start_is_better=False, below=Difference(0.0, 0.0))
+    below = paired_difference(fresh(start.q), fresh(answer.q))
+    return Floor(gained.nats < 0 or below.clearly_above(), below)

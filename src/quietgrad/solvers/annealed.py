@@ -58,13 +58,13 @@ class AnnealedState(NamedTuple):
 class Annealed(AbstractSolver):
     """One round at a time: Adam, from `rate` down to `end` of it, `length` steps in the first round.
 
-    A rate of None is what the family advises: `near` a solution that is almost right, `far` from any, both
-    for a start of unknown quality, where rounds that gain raise the rate.
-    Rounds grow by `growth`; after `most_lost` losses in a row steps of every size lose. `most_steps`
-    bound all rounds. An `estimator` of None begins with the cheapest that suits the family; in a long
-    fit, once rounds gain less than `drifting` times `gain`, the candidates are measured and the one with
-    the least variance times cost takes over, if finding out takes at most `probe_share` of the time so
-    far (of the steps, if not `by_clock`) and `probe_after` seconds of optimisation have passed.
+    A rate of None is what the family advises: `near` a solution that is almost right, `far` from any,
+    both for a start of unknown quality, where rounds that gain raise the rate. Rounds grow by `growth`;
+    after `most_lost` losses in a row steps of every size lose. `most_steps` bound all rounds. An
+    `estimator` of None begins with the cheapest that suits the family; in a long fit, once rounds gain
+    less than `drifting` times `gain`, the candidates are measured and the one with the least variance
+    times cost takes over, if finding out takes at most `probe_share` of the time so far (of the steps,
+    if not `by_clock`) and `probe_after` seconds of optimisation have passed.
     """
 
     title: ClassVar[str] = "annealed steps"

@@ -91,10 +91,10 @@ class Auto(AbstractMethod):
 
     def _run(self, problem: Problem, session: Recorder) -> Ending:
         fit = Fit(self, problem, session)
+        session.use_points(self._points(problem, session))
         steps_only = fit.given is not None and not self.fixed_draws and type(problem.q) is not MeanField
         if steps_only or not problem.q.contains(fit.first):
             return fit.finish(fit.given or session.evaluate(problem.q, 0), far=True)
-        session.use_points(self._points(problem, session))
         if fit.given is not None and problem.batch_size is None:
             ending = stationary_start(fit.given, session, self.curvature.fine * fit.gain)
             if ending is not None:

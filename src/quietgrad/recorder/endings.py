@@ -82,7 +82,8 @@ def _by_draws(
     if behind.clearly_above(BELOW) and problem.q.contains(best.q):
         return Status.STALLED, (
             f"the fit ended {behind.nats:.2f} ± {behind.error:.2f} nats below the "
-            f"{type(best.q).__name__} solution found on the way, which the family contains; give it more steps"
+            f"{type(best.q).__name__} solution found on the way, which the family contains; give it "
+            "more steps"
         )
     return status, hint
 

@@ -72,7 +72,7 @@ class LowRank(FitsQuadratic, HasEntropy, HasDiagonalScale):
 
     @property
     def advice(self) -> Advice:
-        """Independent draws, since pairs double the noise of factors, whose gradient is even in e.
+        """No pairs, which double the noise of factors, whose gradient is even in e.
 
         With few draws the factors settle for worse solutions. They have far to go unless Newton steps
         brought them near.

@@ -19,11 +19,6 @@ from quietgrad.study.records import read_record, write_record
 from quietgrad.study.run_cell import compile_seconds, run_cell
 from quietgrad.study.user_module import load_registry
 
-# A run makes the estimator's state twice, for its steps and for the first look at their noise, which
-# looks at the shape of the log density each time; compiling would look more often.
-CHECKS = 2
-
-
 def change(job, **cell):
     return dataclasses.replace(job, cell=dataclasses.replace(job.cell, **cell))
 
@@ -93,7 +88,8 @@ def test_a_run_is_repeatable_and_repetitions_share_compiled_code(tmp_path):
     before = traces[0]
     assert before > 0
     other, again = run_cell(second), run_cell(first)
-    assert traces[0] == before + 2 * CHECKS
+    # A target reads its functions once, when it is made, and the task is made once.
+    assert traces[0] == before
     assert other.seed != record.seed
     assert not np.array_equal(other.column("elbo"), record.column("elbo"))
     for name in set(record.columns) - {"seconds"}:
@@ -107,7 +103,7 @@ def test_precompiling_compiles_everything_and_changes_nothing(tmp_path):
     traces = load_registry(tmp_path / "my_models.py").own_tasks["gauss"].__globals__["TRACES"]
     before = traces[0]
     precompiled = [run_cell(job) for job in jobs]
-    assert traces[0] == before + len(jobs) * CHECKS
+    assert traces[0] == before
     assert all(record.outcome["compile_seconds"] > 0.01 for record in precompiled)
     compile_seconds.clear()
     jax.clear_caches()
@@ -208,10 +204,11 @@ def test_sgd_as_a_method_takes_its_settings(tmp_path):
     assert first[-1] != second[-1]
 
 
-def test_parameters_that_turn_non_finite_are_data(job):
+def test_a_fit_that_fails_is_data(job):
+    """Its parameters turn non-finite, because the density has no end."""
     record = run_cell(change(job, task="explosive"))
     assert record.status == "done"
-    assert record.outcome["fit_status"] == "non-finite"
+    assert record.outcome["fit_status"] == "unbounded"
 
 
 def test_ctrl_c_gets_out(job, monkeypatch):

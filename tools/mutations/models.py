@@ -8,7 +8,7 @@ NVP = "tests/families/test_real_nvp.py"
 MODELS = "tests/targets/test_models.py"
 METRICS = "tests/test_metrics.py"
 NOISE = "tests/test_gradient_noise.py"
-NEWTON = "tests/methods/test_newton.py"
+NEWTON = "tests/solvers/test_newton.py"
 HOST = f"{NEWTON} -k 'host_forms or scale_gradients'"
 
 MUTANTS = [

@@ -68,8 +68,8 @@ ESTIMATORS = [
     Mutant(
         "entropy forgotten by the score function",
         "estimators/score_function.py",
-        "value = jax.vmap(target.log_density)(z) - log_q",
-        "value = jax.vmap(target.log_density)(z)",
+        "value = over_points(target.log_density, z, shared=target.mesh is not None) - log_q",
+        "value = over_points(target.log_density, z, shared=target.mesh is not None)",
         "the score-function gradient is that of E f, without the entropy",
         f"{CONTRACT} -k 'quadrature and score and mean-field'",
     ),

@@ -15,7 +15,7 @@ import numpy as np
 from .._atomic import leftovers, replacing
 
 NAME = "fit.checkpoint"
-FORMAT = 3
+FORMAT = 4
 MAGIC = b"quietgrad checkpoint "
 # Bytes that say how long the header is, and those of the digest at the end.
 LENGTH, DIGEST = 8, 32

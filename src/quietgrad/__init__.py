@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from .status import Status
     from .surrogates import QuadCV, Taylor
     from .targets import RowBlocks, Target
-    from .weights import Stein, Uniform
+    from .weights import Stein, Uniform, stein_weights
 
 _HOMES = {
     "bases": ["Logistic", "Normal", "StudentT"],
@@ -56,7 +56,7 @@ _HOMES = {
     "samplers": ["Antithetic", "Iid", "LatinHypercube", "Rqmc"],
     "surrogates": ["QuadCV", "Taylor"],
     "targets": ["RowBlocks", "Target"],
-    "weights": ["Stein", "Uniform"],
+    "weights": ["Stein", "Uniform", "stein_weights"],
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
@@ -110,6 +110,7 @@ __all__ = [
     "loop",
     "lppd",
     "race",
+    "stein_weights",
     "tasks",
     "variance_ratio",
 ]

@@ -32,11 +32,16 @@ def draws(base, count, dim):
 @pytest.mark.parametrize("order", [1, 2])
 def test_gram_is_that_of_the_columns(order, dim, base):
     kernel, e = Polynomial(order), draws(base, 6, dim)
-    columns, gram = (eqx.filter_jit(form)(e, base) for form in (kernel.columns, kernel.gram))
-    assert columns.shape[1] == kernel.scale(dim, base)
+    columns, gram = (
+        eqx.filter_jit(form)(e, at)
+        for form, at in ((kernel.columns, base.score(e)), (kernel.gram_of_base, base))
+    )
+    plain = eqx.filter_jit(kernel.gram)(e, base.score(e))
+    assert columns.shape[1] == kernel.scale(dim, base) == kernel.column_count(dim)
     # Sums over the columns, in another order.
     size = float(jnp.max(jnp.sum(columns**2, axis=1)))
     assert_same(gram, columns @ columns.T, operations=columns.shape[1], scale=size)
+    assert_same(plain, columns @ columns.T, operations=columns.shape[1], scale=size)
 
 
 @EVERY_BASE
@@ -51,7 +56,9 @@ def test_columns_are_the_stein_operator_on_monomials(base):
     def both(e):
         score = jax.grad(lambda e: jnp.sum(base.log_prob(e)))(e)
         expected = [jnp.trace(jax.hessian(m)(e)) + jax.grad(m)(e) @ score for m in monomials]
-        first, second = (Polynomial(order).columns(e[None, :], base)[0] for order in (1, 2))
+        first, second = (
+            Polynomial(order).columns(e[None, :], base.score(e)[None, :])[0] for order in (1, 2)
+        )
         return first, second, jnp.stack(expected)
 
     first, second, expected = both(e)
@@ -77,7 +84,7 @@ def test_gaussian_gram_is_its_definition(base):
     expected = jax.jit(jax.vmap(jax.vmap(k0, (None, 0)), (0, None)))(e, e)
     # Distances come from |x|^2 + |y|^2 - 2 x.y, so rounding is relative to the squared lengths.
     size = float(jnp.max(jnp.sum(e**2, axis=1))) * float(jnp.max(jnp.abs(expected)))
-    gram = eqx.filter_jit(Gaussian(relative).gram)(e, base)
+    gram = eqx.filter_jit(Gaussian(relative).gram_of_base)(e, base)
     assert_same(gram, expected, operations=10 * dim, scale=size)
 
 
@@ -85,7 +92,7 @@ def test_gaussian_gram_is_its_definition(base):
 @pytest.mark.parametrize("order", [1, 2])
 def test_columns_have_mean_zero(order, base):
     e = draws(base, REPLICATIONS, 2)
-    assert_mean(eqx.filter_jit(Polynomial(order).columns)(e, base), 0.0)
+    assert_mean(eqx.filter_jit(Polynomial(order).columns)(e, base.score(e)), 0.0)
 
 
 @EVERY_BASE
@@ -98,7 +105,7 @@ def test_kernels_have_mean_zero(kernel, base):
     @jax.jit
     @jax.vmap
     def row(x):
-        return kernel.gram(jnp.concatenate([x[None, :], y]), base)[0, 1:]
+        return kernel.gram_of_base(jnp.concatenate([x[None, :], y]), base)[0, 1:]
 
     assert_mean(row(e), 0.0)
 
@@ -107,7 +114,7 @@ def test_kernels_have_mean_zero(kernel, base):
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_scale_is_the_size_of_a_diagonal_entry(kernel, base):
     kernel, e = KERNELS[kernel](), draws(base, 100, 5)
-    typical = np.median(np.diagonal(eqx.filter_jit(kernel.gram)(e, base)))
+    typical = np.median(np.diagonal(eqx.filter_jit(kernel.gram_of_base)(e, base)))
     # Of the order of: within the factor by which scores of the bases differ from unit variance.
     assert 1 / 5 < kernel.scale(5, base) / typical < 5
 

@@ -24,5 +24,5 @@ class SteinColumns(AbstractControlVariate):
     ) -> Float[Array, "draws params columns"]:
         """One block of columns, repeated for every parameter."""
         del state, target, key
-        block = self.kernel.columns(sample.e, q.base)[:, None, :]
+        block = self.kernel.columns(sample.e, q.base.score(sample.e))[:, None, :]
         return jnp.broadcast_to(block, (*sample.phi.shape, block.shape[2]))

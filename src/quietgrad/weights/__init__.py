@@ -3,10 +3,11 @@
 from .folds import REGISTRY as FOLDS
 from .folds import AbstractFolds, InSample, KFold, LeaveOneOut
 from .kernels import REGISTRY as KERNELS
-from .kernels import AbstractKernel, Gaussian, Polynomial
+from .kernels import AbstractKernel, Gaussian, HasColumns, Polynomial
 from .solvers import REGISTRY as GRAM_SOLVERS
 from .solvers import AbstractGramSolver, GradientDescent, LeastSquares, Ridge
 from .stein import Stein
+from .stein_weights import stein_weights
 from .uniform import Uniform
 from .weights import AbstractWeights
 
@@ -26,6 +27,7 @@ __all__ = [
     "AbstractWeights",
     "Gaussian",
     "GradientDescent",
+    "HasColumns",
     "InSample",
     "KFold",
     "LeastSquares",
@@ -34,4 +36,5 @@ __all__ = [
     "Ridge",
     "Stein",
     "Uniform",
+    "stein_weights",
 ]

@@ -16,6 +16,7 @@ from jaxtyping import Array, Float
 
 from .._checks import part
 from ..bases import AbstractBase
+from .designs import GramDesign
 from .folds import REGISTRY as FOLDS
 from .folds import AbstractFolds
 from .kernels import REGISTRY as KERNELS
@@ -61,6 +62,6 @@ class Stein(AbstractWeights):
 
     def __call__(self, e: Float[Array, "draws base"], base: AbstractBase) -> Float[Array, " draws"]:
         """The weights of the draws."""
-        gram = self.kernel.gram(e, base)
+        gram = self.kernel.gram_of_base(e, base)
         scale = self.kernel.scale(e.shape[1], base)
-        return self.folds.weights(gram, self.solver, scale)
+        return self.folds.weights(GramDesign(gram, scale), self.solver)

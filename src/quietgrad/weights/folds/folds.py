@@ -5,11 +5,12 @@ import abc
 import equinox as eqx
 from jaxtyping import Array, Float
 
+from ..designs import AbstractDesign
 from ..solvers import AbstractGramSolver
 
 
 class AbstractFolds(eqx.Module):
-    """Combines a Gram matrix and a solver into weights of the draws."""
+    """Combines a design and a solver into weights of the draws."""
 
     @property
     @abc.abstractmethod
@@ -22,7 +23,5 @@ class AbstractFolds(eqx.Module):
         return None
 
     @abc.abstractmethod
-    def weights(
-        self, gram: Float[Array, "draws draws"], solver: AbstractGramSolver, scale: float
-    ) -> Float[Array, " draws"]:
+    def weights(self, design: AbstractDesign, solver: AbstractGramSolver) -> Float[Array, " draws"]:
         """w, summing to one."""

@@ -1,8 +1,8 @@
 """Fit on the draws that the estimate uses, as the paper does."""
 
-import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from ..designs import AbstractDesign
 from ..solvers import AbstractGramSolver
 from .folds import AbstractFolds
 
@@ -15,9 +15,7 @@ class InSample(AbstractFolds):
         """Always."""
         return True
 
-    def weights(
-        self, gram: Float[Array, "draws draws"], solver: AbstractGramSolver, scale: float
-    ) -> Float[Array, " draws"]:
-        """One application of the solver to the mean row."""
-        mean_row = jnp.mean(gram, axis=0, keepdims=True)
-        return 1 / gram.shape[0] - solver.apply(gram, mean_row, scale)[0]
+    def weights(self, design: AbstractDesign, solver: AbstractGramSolver) -> Float[Array, " draws"]:
+        """One fit, on all draws."""
+        every = slice(None)
+        return 1 / design.draws - design.taken(solver, every, every)

@@ -5,12 +5,17 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from ..designs import AbstractDesign
 from ..solvers import AbstractGramSolver
 from .folds import AbstractFolds
 
 
 class KFold(AbstractFolds):
-    """w' = 1'/L - (1/L) sum_k 1_k' G_k,-k A(G_-k). Unbiased for independent draws."""
+    """w' = 1'/L - (1/L) sum_k 1_k' G_k,-k A(G_-k). Unbiased for independent draws.
+
+    Folds are consecutive draws: for draws of as many chains as there are folds, one chain after the
+    other, coefficients for a chain come from the other chains.
+    """
 
     folds: int = eqx.field(static=True, default=5)
 
@@ -31,15 +36,13 @@ class KFold(AbstractFolds):
         least = max(self.folds, 4)
         return f"{self.folds}-fold weights need at least {least} draws; got {draws}"
 
-    def weights(
-        self, gram: Float[Array, "draws draws"], solver: AbstractGramSolver, scale: float
-    ) -> Float[Array, " draws"]:
-        """One application of the solver for each fold."""
-        draws = gram.shape[0]
-        total = jnp.zeros(draws, gram.dtype)
-        for held_out in np.array_split(np.arange(draws), self.folds):
-            kept = np.setdiff1d(np.arange(draws), held_out)
-            row = jnp.sum(gram[held_out][:, kept], axis=0, keepdims=True)
-            fitted = solver.apply(gram[kept][:, kept], row, scale)[0]
-            total = total.at[kept].add(fitted)
-        return (1 - total) / draws
+    def weights(self, design: AbstractDesign, solver: AbstractGramSolver) -> Float[Array, " draws"]:
+        """One fit for each fold."""
+        every, total = np.arange(design.draws), None
+        for held_out in np.array_split(every, self.folds):
+            kept = np.setdiff1d(every, held_out)
+            taken = len(held_out) * design.taken(solver, kept, held_out)
+            total = jnp.zeros(design.draws, taken.dtype) if total is None else total
+            total = total.at[kept].add(taken)
+        assert total is not None
+        return (1 - total) / design.draws

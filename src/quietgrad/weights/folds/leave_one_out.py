@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from ..designs import AbstractDesign, GramDesign
 from ..solvers import AbstractGramSolver, HasLeaveOneOut
 from .folds import AbstractFolds
 
@@ -21,25 +22,22 @@ class LeaveOneOut(AbstractFolds):
         """A fit with intercept on fewer than two draws is none."""
         return None if draws >= 3 else f"leave-one-out weights need at least 3 draws; got {draws}"
 
-    def weights(
-        self, gram: Float[Array, "draws draws"], solver: AbstractGramSolver, scale: float
-    ) -> Float[Array, " draws"]:
+    def weights(self, design: AbstractDesign, solver: AbstractGramSolver) -> Float[Array, " draws"]:
         """By the solver's own short cut, or by one fit for each draw."""
-        draws = gram.shape[0]
-        if isinstance(solver, HasLeaveOneOut):
-            return (1 - solver.leave_one_out(gram, scale)) / draws
-        return (1 - leave_each_out(gram, solver, scale)) / draws
+        if isinstance(solver, HasLeaveOneOut) and isinstance(design, GramDesign):
+            # Without a fixed scale every fit has a penalty of its own, for which there is no short cut.
+            if design.scale is not None:
+                return (1 - solver.leave_one_out(design.gram, design.scale)) / design.draws
+        return (1 - leave_each_out(design, solver)) / design.draws
 
 
-def leave_each_out(
-    gram: Float[Array, "draws draws"], solver: AbstractGramSolver, scale: float
-) -> Float[Array, " draws"]:
+def leave_each_out(design: AbstractDesign, solver: AbstractGramSolver) -> Float[Array, " draws"]:
     """sum_l G_l,-l A(G_-l) by one fit for each draw."""
-    draws = gram.shape[0]
+    draws = design.draws
     kept = jnp.asarray([np.delete(np.arange(draws), out) for out in range(draws)])
 
     def without(out: Array, kept: Array) -> Float[Array, " draws"]:
-        fitted = solver.apply(gram[kept][:, kept], gram[out, kept][None, :], scale)[0]
-        return jnp.zeros(draws, gram.dtype).at[kept].add(fitted)
+        taken = design.taken(solver, kept, out[None])
+        return jnp.zeros(draws, taken.dtype).at[kept].add(taken)
 
     return jnp.sum(jax.vmap(without)(jnp.arange(draws), kept), axis=0)

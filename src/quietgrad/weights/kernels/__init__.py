@@ -1,7 +1,7 @@
-"""Stein kernels: the Gram matrix of a family of zero-mean functions of the base draw."""
+"""Stein kernels: the Gram matrix of a family of functions of a draw that have mean zero."""
 
 from .gaussian import Gaussian
-from .kernel import AbstractKernel
+from .kernel import AbstractKernel, HasColumns
 from .polynomial import Polynomial
 
 REGISTRY: dict[str, type[AbstractKernel]] = {
@@ -9,4 +9,4 @@ REGISTRY: dict[str, type[AbstractKernel]] = {
     "gaussian": Gaussian,
 }
 
-__all__ = ["REGISTRY", "AbstractKernel", "Gaussian", "Polynomial"]
+__all__ = ["REGISTRY", "AbstractKernel", "Gaussian", "HasColumns", "Polynomial"]

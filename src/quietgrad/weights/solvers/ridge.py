@@ -1,15 +1,17 @@
 """Ridge regression with a free intercept (South et al. 2022): penalised least squares.
 
 With M = G + mu I, eliminating the intercept gives A = P = M^-1 - M^-1 11' M^-1 / (1' M^-1 1). Taking
-draw l away is a rank-one change, P_-l = P - P_:l P_l: / P_ll.
+draw l away is a rank-one change, P_-l = P - P_:l P_l: / P_ll. From the columns, with H centring,
+C'P = (C'HC + mu I)^-1 C'H. Applied to the draws that it was fitted on (in-sample), the weights are
+M^-1 1 / (1' M^-1 1): those that minimise w'Mw among all that sum to one.
 """
 
 import equinox as eqx
 import jax.numpy as jnp
-from jax.scipy.linalg import cho_factor, cho_solve
 from jaxtyping import Array, Float
 
-from .solver import AbstractGramSolver, HasLeaveOneOut
+from ..._matrices import solve_positive
+from .solver import AbstractGramSolver, HasLeaveOneOut, Scale
 
 
 class Ridge(AbstractGramSolver, HasLeaveOneOut):
@@ -18,7 +20,7 @@ class Ridge(AbstractGramSolver, HasLeaveOneOut):
     penalty: Float[Array, ""] = eqx.field(converter=jnp.asarray, default=0.2)
 
     def apply(
-        self, gram: Float[Array, "n n"], rows: Float[Array, "m n"], scale: float
+        self, gram: Float[Array, "n n"], rows: Float[Array, "m n"], scale: Scale
     ) -> Float[Array, "m n"]:
         """Solve for the rows and for the intercept's row of ones together."""
         ones = jnp.ones((1, gram.shape[0]), gram.dtype)
@@ -27,7 +29,14 @@ class Ridge(AbstractGramSolver, HasLeaveOneOut):
         totals = jnp.sum(inner, axis=1) / jnp.sum(intercept)
         return inner - totals[:, None] * intercept[None, :]
 
-    def leave_one_out(self, gram: Float[Array, "n n"], scale: float) -> Float[Array, " n"]:
+    def apply_columns(
+        self, columns: Float[Array, "n columns"], rows: Float[Array, "m columns"], scale: Scale
+    ) -> Float[Array, "m n"]:
+        """By Cholesky in the number of columns."""
+        centred = columns - jnp.mean(columns, axis=0, keepdims=True)
+        return self._solve(centred.T @ centred, rows.T, scale).T @ centred.T
+
+    def leave_one_out(self, gram: Float[Array, "n n"], scale: Scale) -> Float[Array, " n"]:
         """From one inverse, by the rank-one change."""
         inverse = self._solve(gram, jnp.eye(gram.shape[0], dtype=gram.dtype), scale)
         border = jnp.sum(inverse, axis=1)
@@ -37,8 +46,8 @@ class Ridge(AbstractGramSolver, HasLeaveOneOut):
         return jnp.sum(product, axis=0) - share @ p
 
     def _solve(
-        self, gram: Float[Array, "n n"], right: Float[Array, "n m"], scale: float
+        self, gram: Float[Array, "n n"], right: Float[Array, "n m"], scale: Scale
     ) -> Float[Array, "n m"]:
         penalty = (self.penalty * scale).astype(gram.dtype)
         ridged = gram + penalty * jnp.eye(gram.shape[0], dtype=gram.dtype)
-        return cho_solve(cho_factor(ridged, lower=True), right)
+        return solve_positive(ridged, right)

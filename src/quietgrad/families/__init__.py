@@ -1,7 +1,7 @@
 """Variational families q(z; lambda): a transport of base draws, and what is known of it."""
 
 from .advice import Advice
-from .capabilities import HasDiagonalScale, HasEntropy, HasMoments, Invertible
+from .capabilities import HasDiagonalScale, HasEntropy, HasMoments, HasPathMetric, Invertible
 from .family import AbstractFamily, split
 from .fits_quadratic import FitsQuadratic
 from .flow import AbstractFlow
@@ -38,6 +38,7 @@ __all__ = [
     "HasDiagonalScale",
     "HasEntropy",
     "HasMoments",
+    "HasPathMetric",
     "Invertible",
     "LowRank",
     "MeanField",

@@ -9,6 +9,7 @@ from .full_rank import FullRank
 from .low_rank import LowRank
 from .mean_field import MeanField
 from .real_nvp import AffineRealNVP, RealNVP
+from .structured import AbstractStructured, Arrowhead, Chain
 from .whitened_flow import WhitenedRealNVP
 from .with_hyperparameters import (
     AbstractWithHyperparameters,
@@ -30,9 +31,12 @@ __all__ = [
     "REGISTRY",
     "AbstractFamily",
     "AbstractFlow",
+    "AbstractStructured",
     "AbstractWithHyperparameters",
     "Advice",
     "AffineRealNVP",
+    "Arrowhead",
+    "Chain",
     "FitsQuadratic",
     "FullRank",
     "HasDiagonalScale",

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from family_promises import DIMS, PROMISES, SMALL, promises_of
 from oracles import assert_same
+from structured_members import STRUCTURES, arrays_within, member
 from subjects import cast
 
 from quietgrad import families
@@ -64,26 +65,6 @@ def test_they_keep_the_promises_of_a_family(name, dim):
         if case[1] == dim and case[2] is None
     ]
     assert len(kept) > 10
-
-
-def away(q, seed=0):
-    """A member with no parameter at zero."""
-    noise = np.random.default_rng(seed)
-    params, static = eqx.partition(q, eqx.is_inexact_array)
-    moved = jax.tree.map(lambda x: x + 0.3 * jnp.asarray(noise.normal(size=x.shape)), params)
-    return eqx.combine(moved, static)
-
-
-STRUCTURES = [
-    Structure([3, 0], [[1, 5], [2, 4], [6, 8], [7, 9]]),
-    Structure([], [[1, 0], [2, 3], [5, 4]]),
-    Structure([2, 1, 0], [[3], [4], [5], [6]]),
-]
-
-
-def member(structure, kind, seed=0):
-    made = {"arrowhead": Arrowhead, "chain": Chain}[kind]
-    return away(made.init(structure.dim, key=jr.key(seed), structure=structure.with_kind(kind)), seed)
 
 
 def dense(q):
@@ -174,18 +155,6 @@ def test_single_precision_holds_narrow_scales(kind):
     scores = np.asarray(found[2], float), np.asarray(truth[2])
     # A row of R^-T has at most six entries beside the border; what they add up to may cancel.
     assert np.max(np.abs(scores[0] - scores[1])) < 100 * eps * np.max(np.abs(scores[1]))
-
-
-def arrays_within(jaxpr):
-    """The shapes of everything that a program computes, in all of its parts."""
-    for equation in jaxpr.eqns:
-        yield from (v.aval.shape for v in equation.outvars if hasattr(v.aval, "shape"))
-        for value in equation.params.values():
-            for inner in value if isinstance(value, tuple | list) else [value]:
-                if hasattr(inner, "jaxpr"):
-                    inner = inner.jaxpr
-                if hasattr(inner, "eqns"):
-                    yield from arrays_within(inner)
 
 
 @pytest.mark.parametrize("kind", ["arrowhead", "chain"])

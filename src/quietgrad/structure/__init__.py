@@ -3,6 +3,7 @@
 from .block_matrix import BlockMatrix
 from .block_root import BlockRoot
 from .elimination import Eliminated, root_of_inverse, solve
+from .finding import Found, structure_of
 from .hessian import blocks_of_hessian, product_count
 from .structure import Structure
 
@@ -10,9 +11,11 @@ __all__ = [
     "BlockMatrix",
     "BlockRoot",
     "Eliminated",
+    "Found",
     "Structure",
     "blocks_of_hessian",
     "product_count",
     "root_of_inverse",
     "solve",
+    "structure_of",
 ]

@@ -20,7 +20,7 @@ from oracles import assert_mean, assert_same
 from subjects import cast, family, key_of, other_bases
 
 from quietgrad import entropy, families, samplers
-from quietgrad.families import AbstractFamily, HasEntropy, HasMoments, Invertible
+from quietgrad.families import AbstractFamily, HasEntropy, HasMoments, HasPathMetric, Invertible
 
 DIMS = (1, 2, 37, 653)
 # Dense Jacobians are for small cases: full rank has 214,184 parameters at dim 653.
@@ -91,6 +91,7 @@ def _facts(q, e):
     if isinstance(q, HasMoments):
         facts["mean"], facts["variance"] = q.mean(), q.variance()
         facts["covariance"] = q.covariance_matmul(jnp.eye(q.dim, dtype=q.dtype))
+    if isinstance(q, HasPathMetric):
         facts["path_metric"], facts["path_metrics"] = q.path_metric(e[0]), q.path_metrics(e[0])
     return facts
 
@@ -204,7 +205,7 @@ def covariance_trace_is_that_of_the_product(case: Case) -> None:
     assert_same(found, expected, operations=operations(case) * q.dim)
 
 
-@promise(needs=HasMoments, largest=SMALL)
+@promise(needs=HasPathMetric, largest=SMALL)
 def path_metrics_are_squared_jacobians_in_the_parameters(case: Case) -> None:
     """Block by block, and together; rows of each Jacobian are orthogonal."""
     facts, q = facts_of(case), family(*case)

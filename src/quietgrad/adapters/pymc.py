@@ -101,6 +101,18 @@ class PymcModel(AbstractNamedModel):
         """As the model says."""
         return {name: tuple(dims) for name, dims in self.source.named_vars_to_dims.items()}
 
+    def point_dims(self) -> Mapping[str, Sequence[str | None]]:
+        """Those of the variables, for axes that keep their length on the unconstrained scale."""
+        shapes, named = self.source.eval_rv_shapes(), self.dims()
+        found = {}
+        for variable in self.source.free_RVs:
+            value, dims = self.source.rvs_to_values[variable].name, named.get(variable.name, ())
+            own, free = shapes[variable.name], shapes[value]
+            if dims and len(own) == len(free):
+                kept = zip(dims, own, free, strict=True)
+                found[value] = [dim if before == after else None for dim, before, after in kept]
+        return found
+
     def coords(self) -> Mapping[str, Any]:
         """As the model says."""
         return {name: list(v) for name, v in self.source.coords.items() if v is not None}

@@ -1,7 +1,7 @@
 """Variational families q(z; lambda): a transport of base draws, and what is known of it."""
 
 from .advice import Advice
-from .capabilities import HasDiagonalScale, HasEntropy, HasMoments, Invertible
+from .capabilities import HasDiagonalScale, HasEntropy, HasMoments, HasPathMetric, Invertible
 from .family import AbstractFamily, split
 from .fits_quadratic import FitsQuadratic
 from .flow import AbstractFlow
@@ -10,6 +10,7 @@ from .low_rank import LowRank
 from .mean_field import MeanField
 from .real_nvp import AffineRealNVP, RealNVP
 from .registry import ANY_FAMILY, OTHER_NAMES, REGISTRY, named
+from .structured import AbstractStructured, Arrowhead, Chain
 from .whitened_flow import WhitenedRealNVP
 from .with_hyperparameters import (
     AbstractWithHyperparameters,
@@ -24,14 +25,18 @@ __all__ = [
     "REGISTRY",
     "AbstractFamily",
     "AbstractFlow",
+    "AbstractStructured",
     "AbstractWithHyperparameters",
     "Advice",
     "AffineRealNVP",
+    "Arrowhead",
+    "Chain",
     "FitsQuadratic",
     "FullRank",
     "HasDiagonalScale",
     "HasEntropy",
     "HasMoments",
+    "HasPathMetric",
     "Invertible",
     "LowRank",
     "MeanField",

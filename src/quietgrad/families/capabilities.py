@@ -29,12 +29,7 @@ class Invertible(eqx.Module):
 
 
 class HasMoments(eqx.Module):
-    """A location-scale family: known mean and covariance, and a path with orthogonal rows.
-
-    For z = loc + (scale) e with one parameter per entry of the scale, the Jacobian J = dz/dlambda has
-    orthogonal rows, block by block: <J'a, J'b> = sum_i m_i a_i b_i with m from `path_metrics(e)`. That
-    gives inner products of per-draw gradients without the gradients.
-    """
+    """A location-scale family: known mean and covariance."""
 
     loc: eqx.AbstractVar[Float[Array, " dim"]]
 
@@ -58,6 +53,15 @@ class HasMoments(eqx.Module):
     @abc.abstractmethod
     def covariance_trace(self, matmul: Matmul, diagonal: Float[Array, " dim"]) -> Float[Array, ""]:
         """tr(B Cov z) for a symmetric B, given by its product with rows and by its diagonal."""
+
+
+class HasPathMetric(HasMoments):
+    """A location-scale family whose path has orthogonal rows.
+
+    For z = loc + (scale) e with one parameter per entry of the scale, the Jacobian J = dz/dlambda has
+    orthogonal rows, block by block: <J'a, J'b> = sum_i m_i a_i b_i with m from `path_metrics(e)`. That
+    gives inner products of per-draw gradients without the gradients.
+    """
 
     @abc.abstractmethod
     def path_metrics(self, e: Float[Array, " base"]) -> dict[str, Float[Array, " dim"]]:

@@ -5,11 +5,11 @@ import abc
 import numpy as np
 from jaxtyping import Float
 
-from .capabilities import HasMoments
+from .capabilities import HasPathMetric
 from .family import AbstractFamily
 
 
-class FitsQuadratic(AbstractFamily, HasMoments):
+class FitsQuadratic(AbstractFamily, HasPathMetric):
     """A location-scale family whose best member for a quadratic log density is known, on the host.
 
     NumPy in double precision: a fit by curvature calls these a few dozen times, and its linear algebra

@@ -22,6 +22,7 @@ from .family import AbstractFamily
 from .fits_quadratic import FitsQuadratic
 from .low_rank import LowRank
 from .mean_field import MeanField
+from .structured import Arrowhead, Chain
 
 # Eigenvalues of a scaled precision are at least this share of the largest.
 SINGULAR = 1e-15
@@ -33,7 +34,7 @@ class FullRank(FitsQuadratic, HasEntropy, Invertible):
     loc: Float[Array, " dim"]
     packed: Float[Array, " triangle"]
     base: AbstractBase = Normal()
-    contained: ClassVar[tuple[type[AbstractFamily], ...]] = (MeanField, LowRank)
+    contained: ClassVar[tuple[type[AbstractFamily], ...]] = (MeanField, LowRank, Arrowhead, Chain)
 
     @classmethod
     def init(
@@ -65,13 +66,14 @@ class FullRank(FitsQuadratic, HasEntropy, Invertible):
         )
 
     def _start_from(self, other: AbstractFamily, *, key: Key[Array, ""]) -> "FullRank":
-        """The diagonal of a mean-field member; the Cholesky factor of a low-rank covariance."""
+        """The diagonal of a mean-field member; the Cholesky factor of another one's covariance."""
         del key
         if isinstance(other, MeanField):
             raw = jnp.diag(other.log_std)
         else:
-            assert isinstance(other, LowRank)
-            root = jnp.linalg.cholesky(other.covariance_matmul(jnp.eye(self.dim, dtype=other.dtype)))
+            assert isinstance(other, LowRank | Arrowhead | Chain)
+            covariance = other.covariance_matmul(jnp.eye(self.dim, dtype=other.dtype))
+            root = jnp.linalg.cholesky(covariance / other.base.variance)
             raw = jnp.tril(root, -1) + jnp.diag(jnp.log(jnp.diagonal(root)))
         return FullRank(loc=other.loc, packed=pack_triangle(raw), base=self.base)
 

@@ -31,6 +31,10 @@ class AbstractNamedModel(eqx.Module):
     def dims(self) -> Mapping[str, Sequence[str | None]]:
         """Names of the axes of a variable, where it has any; None for an axis without one."""
 
+    def point_dims(self) -> Mapping[str, Sequence[str | None]]:
+        """Names of the axes of each entry of a point, in the target's own form, where they are known."""
+        return {}
+
     @abc.abstractmethod
     def coords(self) -> Mapping[str, Any]:
         """Labels along the named axes."""

@@ -136,6 +136,16 @@ class NumpyroModel(AbstractNamedModel):
         named = (*structure.latent, *structure.observed, *structure.deterministic)
         return {site.name: _dims(site, sizes) for site in named}
 
+    def point_dims(self) -> Mapping[str, Sequence[str | None]]:
+        """Plates name the first axes of a site, which keep their length on the unconstrained scale."""
+        sizes = {name: plate.taken for name, plate in self.structure.plates}
+        named = {}
+        for site in self.structure.latent:
+            axes = _dims(site, sizes)[: len(site.batch)]
+            if site.free[: len(axes)] == site.batch:
+                named[site.name] = [*axes, *[None] * (len(site.free) - len(axes))]
+        return named
+
     def coords(self) -> Mapping[str, Any]:
         """Rows of the plates by number."""
         return {name: np.arange(plate.taken) for name, plate in self.structure.plates}

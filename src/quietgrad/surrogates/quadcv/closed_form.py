@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Key, PyTree
 
 from ...entropy import Path
-from ...families import AbstractFamily, HasEntropy, HasMoments, split
+from ...families import AbstractFamily, HasEntropy, HasMoments, HasPathMetric, split
 from ...targets import Target
 from ..surrogate import AbstractSurrogate, Control, integrand_slope
 from . import model
@@ -81,11 +81,12 @@ class AbstractQuadratic(AbstractSurrogate):
         return None
 
     def refuses(self, target: Target, q: AbstractFamily, draws: int) -> str | None:
-        """The mean must be known."""
+        """The mean must be known, and inner products of gradients."""
         del target, draws
-        if isinstance(q, HasMoments) and isinstance(q, HasEntropy):
+        if isinstance(q, HasPathMetric) and isinstance(q, HasEntropy):
             return None if q.base.variance < float("inf") else "the base has no finite variance"
-        return f"{type(q).__name__} has no closed-form mean and covariance; use {self.elsewhere}"
+        missing = "path metric" if isinstance(q, HasMoments) else "mean and covariance"
+        return f"{type(q).__name__} has no closed-form {missing}; use {self.elsewhere}"
 
     def init(self, target: Target, q: AbstractFamily) -> QuadraticState:
         """The learner's start, and no averages."""

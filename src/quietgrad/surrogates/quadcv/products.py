@@ -8,7 +8,7 @@ from jaxtyping import Array, Float, PyTree
 from ...entropy import Path
 from ...entropy.closed import entropy_of
 from ...entropy.mode import over_draws
-from ...families import AbstractFamily, HasMoments, split
+from ...families import AbstractFamily, HasPathMetric, split
 from .coefficient import Products, dots, total
 
 
@@ -26,7 +26,7 @@ def shared_products(
     C'phi = m.h + g.(J m - M g~) - g~.J h: two sums over the draws, and no gradient of any draw. h is
     the entropy's mean gradient, zero when sticking the landing.
     """
-    assert isinstance(q, HasMoments)
+    assert isinstance(q, HasPathMetric)
     metric = jax.vmap(q.path_metric)(e)
     along_mean = _response(q, e, mean)
     square = jnp.sum(ours * (metric * ours - 2 * along_mean)) / e.shape[0]
@@ -49,7 +49,7 @@ def block_products(
     mean: PyTree,
 ) -> tuple[Products, PyTree]:
     """The same for each block of parameters, and the average of J_l'g~_l."""
-    assert isinstance(q, HasMoments)
+    assert isinstance(q, HasPathMetric)
     count = e.shape[0]
     pulled, phi = path.pull_points(ours / count), path.pull_points(theirs / count)
     metrics = jax.vmap(q.path_metrics)(e)

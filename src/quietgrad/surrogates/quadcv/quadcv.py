@@ -3,7 +3,7 @@
 from jaxtyping import Array, Float, Key, PyTree
 
 from ...entropy import Path
-from ...families import AbstractFamily, HasMoments
+from ...families import AbstractFamily, HasPathMetric
 from ...targets import Target
 from ..surrogate import AbstractSurrogate, Control
 from .flow import QuadraticFlow
@@ -11,7 +11,7 @@ from .quadratic import Quadratic
 
 
 class QuadCV(AbstractSurrogate):
-    """`closed` for location-scale families, `empirical` (Algorithm 1) for all others."""
+    """`closed` for families that know their path metric, `empirical` (Algorithm 1) for all others."""
 
     closed: Quadratic = Quadratic()
     empirical: QuadraticFlow = QuadraticFlow()
@@ -48,4 +48,4 @@ class QuadCV(AbstractSurrogate):
         return self._form(q).control(state, target, q, e, path, slope, key=key)
 
     def _form(self, q: AbstractFamily) -> AbstractSurrogate:
-        return self.closed if isinstance(q, HasMoments) else self.empirical
+        return self.closed if isinstance(q, HasPathMetric) else self.empirical

@@ -1,0 +1,85 @@
+"""The structure of a target: what its model says, or else the zeros of its Hessian; always checked."""
+
+import itertools
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...targets import Target
+from ..structure import Structure
+from . import from_graph, from_names
+from .check import POINTS, fits
+from .coded import DENSE, decoded_graph, dense_graph, sampled_columns
+from .packing import Candidate
+from .products import HessianProducts
+
+# Candidates of each source that are checked, and names of globals in a sentence.
+MOST_CHECKED, NAMED = 4, 4
+
+
+class Found(NamedTuple):
+    """A structure that the target was found to have, how it was found, and what that cost."""
+
+    structure: Structure
+    source: str
+    products: int
+    sentence: str
+
+
+def structure_of(
+    target: Target, dim: int | None = None, *, seed: int = 0, center: Any = None
+) -> Found | None:
+    """The globals and blocks of a target, or None if it has none that would pay.
+
+    Plates and dims are asked first, then arrays of one length, then the zeros of the Hessian at a random
+    point around `center` (zero by default). Whatever is found is checked at other random points. Takes
+    some ten products with the Hessian where the model says it, some hundred where it has to be found,
+    and about twenty to find nothing; each costs about four gradients. One program is compiled.
+    """
+    dim = target.dim if dim is None else dim
+    if dim is None:
+        raise ValueError("the target does not say how long a point is; give its dim")
+    if target.on_disk or target.hyperparameter_count:
+        return None
+    hessian = HessianProducts(target, dim, np.random.default_rng([seed, dim]), center)
+    for candidate in itertools.chain(_from_names(target, dim), _from_zeros(hessian)):
+        if fits(hessian, candidate):
+            structure = candidate.structure()
+            words = _sentence(target, dim, candidate, structure, hessian)
+            return Found(structure, candidate.source, hessian.count, words)
+    return None
+
+
+def _from_names(target: Target, dim: int) -> Iterator[Candidate]:
+    return itertools.islice(from_names.candidates(target, dim), MOST_CHECKED)
+
+
+def _from_zeros(hessian: HessianProducts) -> Iterator[Candidate]:
+    """From the graph at one point; what costs more is done only if nothing before was right."""
+    if not hessian.move():
+        return
+    graph = None
+    if hessian.dim <= DENSE:
+        graph = dense_graph(hessian)
+    elif (sampled := sampled_columns(hessian)) is not None:
+        yield from from_graph.natural(*sampled, hessian.dim)
+        graph = decoded_graph(hessian, *sampled)
+    if graph is not None:
+        yield from from_graph.candidates(*graph)[:MOST_CHECKED]
+
+
+def _sentence(
+    target: Target, dim: int, candidate: Candidate, structure: Structure, hessian: HessianProducts
+) -> str:
+    held = from_names.entries(target, dim)
+    inside = set(candidate.globals.tolist())
+    names = [name for name, (numbers, _) in held.items() if inside.intersection(numbers.ravel())]
+    if not held:
+        names = [f"coordinate {number}" for number in sorted(inside)]
+    shown = ", ".join(names[:NAMED]) + (", ..." if len(names) > NAMED else "")
+    given = f" ({shown})" if names else ""
+    return (
+        f"{structure}{given}, from {candidate.source}; checked at {POINTS} points, "
+        f"{hessian.count} Hessian products in all"
+    )

@@ -31,7 +31,7 @@ def counts_of_steps(batch_size, steps, key):
     method = qg.Sgd(qg.estimator("nocv", draws=4), optax.sgd(1.0), steps=steps, evaluate_every=1)
     problem = Problem(target, q, batch_size)
     recorder = Recorder(problem, evaluation=Evaluation(4, 4, share=None), callback=callback, key=key)
-    method.steps_from(problem, recorder)
+    method.steps_from(recorder, recorder.candidate(q, 0))
     columns = recorder.history.arrays()
     raised = np.stack([np.diff(np.append(0.0, columns[f"row {i}"])) for i in range(ROWS)], axis=1)
     counts = raised * (batch_size or ROWS) / ROWS

@@ -20,7 +20,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .diagnostics.expected_gain import ExpectedGain, paired_square
+from .diagnostics.expected_gain import paired_square
+from .difference import Difference
 from .families import AbstractStructured
 from .structure import BlockMatrix, BlockRoot, root_of_inverse
 from .structure import small_matrices as small
@@ -155,7 +156,7 @@ def decrement(
     q: AbstractStructured,
     e: Float[Array, "groups draws base"],
     curvature: Curvature | None = None,
-) -> ExpectedGain:
+) -> Difference:
     """Nats that a Newton step would gain, with a standard error, from independent groups of draws.
 
     `diagnostics.expected_gain` in O(n). Unbiased: noise of the draws does not count as gain.

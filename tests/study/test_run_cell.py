@@ -19,6 +19,7 @@ from quietgrad.study.records import read_record, write_record
 from quietgrad.study.run_cell import compile_seconds, run_cell
 from quietgrad.study.user_module import load_registry
 
+
 def change(job, **cell):
     return dataclasses.replace(job, cell=dataclasses.replace(job.cell, **cell))
 

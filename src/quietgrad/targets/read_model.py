@@ -46,6 +46,10 @@ class ReadModel(AbstractNamedModel):
         """As the program says."""
         return self.source.model.dims()
 
+    def point_dims(self) -> Mapping[str, Sequence[str | None]]:
+        """As the program says."""
+        return self.source.model.point_dims()
+
     def coords(self) -> Mapping[str, Any]:
         """As the program says."""
         return self.source.model.coords()

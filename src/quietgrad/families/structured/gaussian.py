@@ -64,7 +64,6 @@ class AbstractStructured(AbstractFamily, HasMoments, HasEntropy, Invertible):
         """As for a full-rank family, but the rate far from the answer is that of a row's few entries."""
         return Advice(
             quiet_draws=2,
-            quiet_sampler="antithetic",
             search_draws=2,
             search_sampler="antithetic",
             search_entropy="stl",

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import toys
+from subjects import PROGRAMS
 
 from quietgrad.study import evaluator
 from quietgrad.study import precompile as compiling
@@ -17,11 +18,6 @@ from quietgrad.study.noise import _deviations, _paired_ratio
 from quietgrad.study.plan import plan
 from quietgrad.study.records import read_record, write_record
 from quietgrad.study.run_cell import compile_seconds, run_cell
-from quietgrad.study.user_module import load_registry
-
-# A run makes the estimator's state twice, for its steps and for the first look at their noise, which
-# looks at the shape of the log density each time; compiling would look more often.
-CHECKS = 2
 
 
 def change(job, **cell):
@@ -89,11 +85,10 @@ def test_light_evaluation_finds_the_same_ratio(tmp_path):
 def test_a_run_is_repeatable_and_repetitions_share_compiled_code(tmp_path):
     first, second, *_ = toys.jobs(tmp_path, variance_every=20, variance_repeats=20)
     record = run_cell(first)
-    traces = load_registry(tmp_path / "my_models.py").own_tasks["gauss"].__globals__["TRACES"]
-    before = traces[0]
+    before = PROGRAMS[0]
     assert before > 0
     other, again = run_cell(second), run_cell(first)
-    assert traces[0] == before + 2 * CHECKS
+    assert PROGRAMS[0] == before
     assert other.seed != record.seed
     assert not np.array_equal(other.column("elbo"), record.column("elbo"))
     for name in set(record.columns) - {"seconds"}:
@@ -104,10 +99,9 @@ def test_precompiling_compiles_everything_and_changes_nothing(tmp_path):
     jobs = toys.jobs(tmp_path, variance_every=20, variance_repeats=20, light_evaluation=True)
     compiling.precompile(jobs)
     assert {job.programs for job in jobs} <= set(compile_seconds)
-    traces = load_registry(tmp_path / "my_models.py").own_tasks["gauss"].__globals__["TRACES"]
-    before = traces[0]
+    before = PROGRAMS[0]
     precompiled = [run_cell(job) for job in jobs]
-    assert traces[0] == before + len(jobs) * CHECKS
+    assert PROGRAMS[0] == before
     assert all(record.outcome["compile_seconds"] > 0.01 for record in precompiled)
     compile_seconds.clear()
     jax.clear_caches()

@@ -22,7 +22,16 @@ from quietgrad.targets import Target
 # They differ by their layers alone: where no layer is looked at, one in turn stands for all.
 FLOWS = [name for name, made in families.REGISTRY.items() if issubclass(made, families.AbstractFlow)]
 SEED = 20240229
-TRACES = [0]
+# Programs that were compiled in this process so far.
+PROGRAMS = [0]
+
+
+def _heard(event: str, seconds: float, **more: Any) -> None:
+    del seconds, more
+    PROGRAMS[0] += event.endswith("backend_compile_duration")
+
+
+jax.monitoring.register_event_duration_secs_listener(_heard)
 
 
 def key_of(name: str) -> Array:
@@ -34,7 +43,6 @@ class Posterior(eqx.Module):
     """A 2-D density: a quadratic, a ridge along z_2 = sin(1.5 z_1) of height `ridge`, and a logit.
 
     Tails are quadratic whatever the numbers, so gradients have variance under heavy-tailed bases too.
-    `TRACES` counts how often Python runs through the density: only when something is compiled.
     """
 
     loc: Float[Array, "2"]
@@ -43,7 +51,6 @@ class Posterior(eqx.Module):
 
     def log_prior(self, z: Float[Array, "2"]) -> Float[Array, ""]:
         """The quadratic and the ridge."""
-        TRACES[0] += 1
         gap = z - self.loc
         return -0.5 * gap @ self.precision @ gap - 0.5 * self.ridge * (z[1] - jnp.sin(1.5 * z[0])) ** 2
 

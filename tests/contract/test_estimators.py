@@ -16,7 +16,7 @@ import jax.random as jr
 import numpy as np
 import pytest
 from oracles import assert_mean, assert_same, by_fixed_draws, by_quadrature, excess, flat, standard_error
-from subjects import FLOWS, TARGETS, TRACES, accepted, cast, family, key_of, target_2d
+from subjects import FLOWS, PROGRAMS, TARGETS, accepted, cast, family, key_of, target_2d
 
 from quietgrad import entropy, estimators, families
 
@@ -104,11 +104,11 @@ def _steps(estimator, target, q, state, keys):
 
 
 class Run(NamedTuple):
-    """Replications on each target, the state behind them, and how often the target was traced."""
+    """Replications on each target, the state behind them, and how many programs were compiled."""
 
     samples: dict[str, np.ndarray]
     states: dict[str, Any]
-    traces: list[int]
+    programs: list[int]
 
 
 @functools.cache
@@ -116,18 +116,18 @@ def run(case):
     """Every case sees the same keys, and so the same draws wherever it draws alike."""
     estimator, q = case.estimator(), case.q()
     keys = jr.split(KEY, (REPLICATIONS // BATCH, BATCH))
-    samples, states, traces = {}, {}, []
+    samples, states, programs = {}, {}, []
     for name in TARGETS:
         target = target_2d(name)
         state = estimator.init(target, q)
-        before = TRACES[0]
+        before = PROGRAMS[0]
         for warm_up in jr.split(WARM_UP_KEY, (WARM_UP, BATCH)) if jax.tree.leaves(state) else ():
             _, after = _steps(estimator, target, q, state, warm_up)
             state = jax.tree.map(lambda x: x[0], after)
         samples[name] = np.concatenate([_steps(estimator, target, q, state, batch)[0] for batch in keys])
         states[name] = state
-        traces.append(TRACES[0] - before)
-    return Run(samples, states, traces)
+        programs.append(PROGRAMS[0] - before)
+    return Run(samples, states, programs)
 
 
 @functools.cache
@@ -219,7 +219,7 @@ def test_promises_about_the_variance_are_made():
 @cases(ACCEPTED)
 def test_compiles_once_for_all_targets_of_a_kind(case):
     """And so not at all after the first; a preset that equals an earlier one does not even then."""
-    _, *later = run(case).traces
+    _, *later = run(case).programs
     assert not any(later)
 
 

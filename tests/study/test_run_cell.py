@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import toys
+from subjects import PROGRAMS
 
 from quietgrad.study import evaluator
 from quietgrad.study import precompile as compiling
@@ -17,7 +18,6 @@ from quietgrad.study.noise import _deviations, _paired_ratio
 from quietgrad.study.plan import plan
 from quietgrad.study.records import read_record, write_record
 from quietgrad.study.run_cell import compile_seconds, run_cell
-from quietgrad.study.user_module import load_registry
 
 
 def change(job, **cell):
@@ -85,12 +85,10 @@ def test_light_evaluation_finds_the_same_ratio(tmp_path):
 def test_a_run_is_repeatable_and_repetitions_share_compiled_code(tmp_path):
     first, second, *_ = toys.jobs(tmp_path, variance_every=20, variance_repeats=20)
     record = run_cell(first)
-    traces = load_registry(tmp_path / "my_models.py").own_tasks["gauss"].__globals__["TRACES"]
-    before = traces[0]
+    before = PROGRAMS[0]
     assert before > 0
     other, again = run_cell(second), run_cell(first)
-    # A target reads its functions once, when it is made, and the task is made once.
-    assert traces[0] == before
+    assert PROGRAMS[0] == before
     assert other.seed != record.seed
     assert not np.array_equal(other.column("elbo"), record.column("elbo"))
     for name in set(record.columns) - {"seconds"}:
@@ -101,10 +99,9 @@ def test_precompiling_compiles_everything_and_changes_nothing(tmp_path):
     jobs = toys.jobs(tmp_path, variance_every=20, variance_repeats=20, light_evaluation=True)
     compiling.precompile(jobs)
     assert {job.programs for job in jobs} <= set(compile_seconds)
-    traces = load_registry(tmp_path / "my_models.py").own_tasks["gauss"].__globals__["TRACES"]
-    before = traces[0]
+    before = PROGRAMS[0]
     precompiled = [run_cell(job) for job in jobs]
-    assert traces[0] == before
+    assert PROGRAMS[0] == before
     assert all(record.outcome["compile_seconds"] > 0.01 for record in precompiled)
     compile_seconds.clear()
     jax.clear_caches()

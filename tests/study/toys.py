@@ -26,11 +26,7 @@ from quietgrad.estimators import AbstractEstimator, Pathwise
 from quietgrad.targets import Target
 from quietgrad.tasks import Task
 
-TRACES = [0]
-
-
 def log_density(z):
-    TRACES[0] += 1
     return -0.5 * jnp.sum((z - 1.0) ** 2)
 
 

@@ -142,6 +142,21 @@ def test_tails_without_a_variance_have_their_power(power):
     assert tail.slope == pytest.approx(-power, abs=1e-3)
 
 
+@both
+def test_rounding_far_out_is_neither_a_fall_nor_its_end(dtype):
+    """Sums of large coordinates: noise of a tenth of a nat, and then none."""
+
+    def log_density(t):
+        place = np.minimum(20 * np.log1p(t), 499).astype(int)
+        return -50 + np.where((t > 1e3) & (t < 1e5), noise[place], 0.0)
+
+    for seed in range(20):
+        noise = np.random.default_rng(seed).normal(0, 0.1, 500)
+        tail = tail_of(profile(log_density, dtype)[0])
+        assert tail is not None
+        assert tail.improper
+
+
 def test_values_whose_digits_have_gone_say_nothing():
     """1e17 + anything small is 1e17."""
     assert tail_of(profile(lambda t: 0 * t - 1e17)[0]) is None

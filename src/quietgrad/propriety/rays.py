@@ -77,7 +77,8 @@ def tails_along(
     found = _found(probe, doubtful, second, slope, settings)
     if not found:
         return []
-    parallel = [_aside(ray, std, settings) for ray, _ in found]
+    profiles = {id(ray): profile for ray, profile in zip(doubtful, second, strict=True)}
+    parallel = [_aside(probe, ray, profiles[id(ray)], std, settings) for ray, _ in found]
     again = _profiles(probe, parallel, settings.second_look(probe.dtype), settings)
     sure = {id(ray) for ray, _ in _found(probe, parallel, again, slope, settings)}
     return [pair for pair, ray in zip(found, parallel, strict=True) if id(ray) in sure]
@@ -103,10 +104,27 @@ def _found(
     return found
 
 
-def _aside(ray: Ray, std: Float[np.ndarray, " dim"], settings: Propriety) -> Ray:
-    """A parallel ray. Any will do, so it is always the same."""
+def _aside(
+    probe: LogDensityProbe,
+    ray: Ray,
+    profile: Profile,
+    std: Float[np.ndarray, " dim"],
+    settings: Propriety,
+) -> Ray:
+    """A parallel ray whose center is not much lower. Any will do, so it is always the same.
+
+    Where coordinates are correlated, a step by their sds leaves the posterior; a shorter one is taken.
+    """
     noise = np.random.default_rng(1).standard_normal(std.size)
-    return ray._replace(center=ray.center + settings.aside * std * noise)
+    shorter = settings.aside * 10.0 ** -np.arange(settings.shorter + 1)
+
+    def points(piece: slice) -> Float[np.ndarray, "points dim"]:
+        return ray.center + shorter[piece, None] * std * noise
+
+    found = in_pieces(probe.values, points, shorter.size, std.size, settings)
+    fine = np.flatnonzero(found >= profile.here - settings.lower)
+    share = shorter[fine[0]] if fine.size else 0.0
+    return ray._replace(center=ray.center + share * std * noise)
 
 
 def slow_tails(

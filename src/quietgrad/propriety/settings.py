@@ -18,8 +18,10 @@ class Propriety(eqx.Module):
     # what is near zero. A prior that is wider than this many spans is taken for flat.
     farthest_single: float = 1e6
     farthest_double: float = 1e8
-    # The farthest distance is at least this many sds of q: a normal has fallen by 5,000 nats there.
-    least_sds: float = 100.0
+    # The farthest distance is at least this many sds of q: a normal has fallen by 200 nats there, and a
+    # Cauchy faster than 1/t. Much more, and what rounding alone makes of sums would be a fall, where q
+    # is as wide as digits allow.
+    least_sds: float = 20.0
     # The first of the three distances of a first look; the others are the farthest and a hundredth of
     # it.
     nearest: float = 10.0
@@ -31,6 +33,10 @@ class Propriety(eqx.Module):
     # density rises for ever as their scale shrinks, and yet has no mass there. What is found on a ray
     # must be so on a parallel one too, moved by this many sds in every coordinate.
     aside: float = 0.1
+    # It is moved by less, at most by so many powers of ten, where it would begin more nats down than
+    # this: correlated coordinates leave the posterior, and lose digits, if they are moved by their sds.
+    lower: float = 1.0
+    shorter: int = 10
     # A proper density falls faster than t^-1. Tails fall like t^-s; a variance needs s > 3, and slopes
     # at the farthest distances are good to a tenth.
     improper_slope: float = -1.0
@@ -55,6 +61,8 @@ class Propriety(eqx.Module):
     # nats down. A little less, because distances are looked at in steps.
     kink: float = 0.5
     cut_off: float = 0.8
+    # Nats that a fall has at least: less is what rounding makes of sums of large coordinates.
+    least_fall: float = 0.5
     # Growth towards infinity is no slower than linear: over a factor of 2.4 in distance, three
     # neighbours, the rise grows by at least this.
     growth: float = 2.0

@@ -141,9 +141,10 @@ def _cut_off(profile: Profile, onset: int, settings: Propriety) -> bool:
     before, last = -np.diff(profile.values[onset - 3 : onset])
     if not (last > profile.rounding(settings) and last >= settings.kink * before):
         return False
+    depth = profile.here - profile.values[onset]
     numbers_end = -settings.cut_off * math.log(profile.digits)
     far = profile.distances[onset] * profile.length
-    return bool(max(far, profile.here - profile.values[onset]) >= numbers_end)
+    return bool(depth > settings.least_fall and max(far, depth) >= numbers_end)
 
 
 def _grows(profile: Profile, count: int, settings: Propriety) -> bool:

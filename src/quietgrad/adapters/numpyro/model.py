@@ -20,6 +20,7 @@ from numpyro.infer.util import (
     compute_log_probs,
     constrain_fn,
     potential_energy,
+    unconstrain_fn,
 )
 
 from ..._extras import needs_extra
@@ -79,6 +80,17 @@ class NumpyroModel(AbstractNamedModel):
         if self.structure.enumerated:
             model = seed(model, jax.random.key(0))
         return constrain_fn(model, args, kwargs, point, return_deterministic=True)
+
+    def variables(self) -> tuple[str, ...]:
+        """The latent sites."""
+        return tuple(site.name for site in self.structure.latent)
+
+    def unconstrain(self, values: dict[str, Array]) -> Point:
+        """By NumPyro's own transforms, which may depend on the values of other sites."""
+        model, args, kwargs = self._call(self.leaves)
+        # The key is for sites that are summed out elsewhere.
+        model = seed(Given(model, self._plates({})), jax.random.key(0))
+        return unconstrain_fn(model, args, kwargs, {name: values[name] for name in self.variables()})
 
     def log_likelihoods(self, point: Point) -> dict[str, Array]:
         """Of every observed site, without the scale of a plate; none where sites are summed out."""

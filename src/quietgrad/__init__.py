@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from .compilation_cache import keep_compiled
     from .entropy import Closed, Sampled, StickTheLanding
     from .estimators import Controlled, Estimate, Pathwise, Quiet, ScoreFunction, estimator
+    from .expectations import Expectations, posterior_expectations
     from .families import AffineRealNVP, FullRank, LowRank, MeanField, RealNVP, WhitenedRealNVP
     from .fitting import fit
     from .gradient_noise import gradient_error, gradient_variance, variance_ratio
@@ -35,6 +36,7 @@ _HOMES = {
     "compilation_cache": ["keep_compiled"],
     "entropy": ["Closed", "Sampled", "StickTheLanding"],
     "estimators": ["Controlled", "Estimate", "Pathwise", "Quiet", "ScoreFunction", "estimator"],
+    "expectations": ["Expectations", "posterior_expectations"],
     "families": [
         "AffineRealNVP",
         "FullRank",
@@ -68,6 +70,7 @@ __all__ = [
     "Closed",
     "Controlled",
     "Estimate",
+    "Expectations",
     "FitMany",
     "FitResult",
     "FullRank",
@@ -109,6 +112,7 @@ __all__ = [
     "keep_compiled",
     "loop",
     "lppd",
+    "posterior_expectations",
     "race",
     "stein_weights",
     "tasks",

@@ -85,6 +85,16 @@ class PymcModel(AbstractNamedModel):
         values = self.program.constrain(*self._inputs(point))
         return dict(zip(self.program.variables, values, strict=True))
 
+    def variables(self) -> tuple[str, ...]:
+        """The free variables."""
+        return tuple(v.name for v in self.source.free_RVs)
+
+    def unconstrain(self, values: dict[str, Array]) -> Point:
+        """By PyMC's own transforms, which may depend on other variables."""
+        given = [values[name] for name in self.variables()]
+        found = _inverse(self.source)(*given, *self.data)
+        return dict(zip(self.program.values, found, strict=True))
+
     def log_likelihoods(self, point: Point) -> dict[str, Array]:
         """Of every observed variable, element by element."""
         if not self.program.observed:
@@ -197,6 +207,19 @@ def _shared(model: Any) -> list[Any]:
     """Everything with a value that `pm.set_data` or `model.set_dim` can change."""
     outputs = [model.logp(), *model.unobserved_value_vars]
     return [v for v in ancestors(outputs) if isinstance(v, SharedVariable)]
+
+
+def _inverse(model: Any) -> Callable[..., Any]:
+    """The value variables as a JAX function of the free variables and the data. Made when asked for."""
+    found: list[Any] = []
+    for variable in model.free_RVs:
+        transform = model.rvs_to_transforms[variable]
+        inputs = () if transform is None else variable.owner.inputs
+        found.append(variable if transform is None else transform.forward(variable, *inputs))
+    # In place of what would be drawn at random.
+    places = {variable: variable.type() for variable in model.free_RVs}
+    found = clone_replace(found, replace=places, rebuild_strict=False)
+    return _jaxified(found, [*places.values()], _data(model))
 
 
 def _data(model: Any) -> list[Any]:

@@ -20,6 +20,14 @@ class AbstractNamedModel(eqx.Module):
         """The program's variables at a point, by name, on the scale of the user."""
 
     @abc.abstractmethod
+    def variables(self) -> tuple[str, ...]:
+        """Names of the variables that determine a point; others follow from them."""
+
+    @abc.abstractmethod
+    def unconstrain(self, values: dict[str, Array]) -> PyTree:
+        """The point at which `constrain` gives these values of all `variables`."""
+
+    @abc.abstractmethod
     def log_likelihoods(self, point: PyTree) -> dict[str, Array]:
         """log p(observed | point) by name, in the shapes of the observed variables, for all data."""
 

@@ -21,6 +21,7 @@ from numpyro.infer.util import (
     compute_log_probs,
     constrain_fn,
     potential_energy,
+    unconstrain_fn,
 )
 
 from ..._extras import needs_extra
@@ -99,6 +100,17 @@ class NumpyroModel(AbstractNamedModel):
         values = {name: jnp.asarray(sites[name]["value"]) for name in sites if name in {*named, *seen}}
         constrained = {name: value for name, value in values.items() if name in named}
         return constrained, self._unscaled(log_probs), {name: values[name] for name in seen}
+
+    def variables(self) -> tuple[str, ...]:
+        """The latent sites."""
+        return tuple(site.name for site in self.structure.latent)
+
+    def unconstrain(self, values: dict[str, Array]) -> Point:
+        """By NumPyro's own transforms, which may depend on the values of other sites."""
+        model, args, kwargs = self._call(self.leaves)
+        # The key is for sites that are summed out elsewhere.
+        model = seed(Given(model, self._plates({})), jax.random.key(0))
+        return unconstrain_fn(model, args, kwargs, {name: values[name] for name in self.variables()})
 
     def log_likelihoods(self, point: Point) -> dict[str, Array]:
         """Of every observed site, without the scale of a plate; none where sites are summed out."""

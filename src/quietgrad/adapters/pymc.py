@@ -219,7 +219,8 @@ def _inverse(model: Any) -> Callable[..., Any]:
     # In place of what would be drawn at random.
     places = {variable: variable.type() for variable in model.free_RVs}
     found = clone_replace(found, replace=places, rebuild_strict=False)
-    return _jaxified(found, [*places.values()], _data(model))
+    shapes = {v: _held(v).shape for v in _data(model)}
+    return _jaxified(found, [*places.values()], shapes)
 
 
 def _data(model: Any) -> list[Any]:

@@ -19,13 +19,17 @@ class AbstractNamedModel(eqx.Module):
     def constrain(self, point: PyTree) -> dict[str, Array]:
         """The program's variables at a point, by name, on the scale of the user."""
 
-    @abc.abstractmethod
     def variables(self) -> tuple[str, ...]:
-        """Names of the variables that determine a point; others follow from them."""
+        """Names of the variables that determine a point, others follow; none if it has no inverse."""
+        return ()
 
-    @abc.abstractmethod
     def unconstrain(self, values: dict[str, Array]) -> PyTree:
         """The point at which `constrain` gives these values of all `variables`."""
+        del values
+        raise ValueError(
+            f"{type(self).__name__} does not map values of its variables to points; give draws on the "
+            "target's unconstrained scale"
+        )
 
     @abc.abstractmethod
     def log_likelihoods(self, point: PyTree) -> dict[str, Array]:

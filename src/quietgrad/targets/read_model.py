@@ -34,6 +34,14 @@ class ReadModel(AbstractNamedModel):
         """As the program did when it was read."""
         return self.read(point)[0]
 
+    def variables(self) -> tuple[str, ...]:
+        """As the program says."""
+        return self.source.model.variables()
+
+    def unconstrain(self, values: dict[str, Array]) -> PyTree:
+        """As the program says."""
+        return self.source.model.unconstrain(values)
+
     def log_likelihoods(self, point: PyTree) -> dict[str, Array]:
         """Given the data of then."""
         return self.read(point)[1]

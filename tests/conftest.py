@@ -1,9 +1,12 @@
 """Settings of every test: double precision, no silent broadcasting, and a key that never changes."""
 
+import atexit
 import gc
 import itertools
 import os
+import shutil
 import signal
+import tempfile
 from pathlib import Path
 
 # Tests compile much and run little, and these make compiling about five times faster. XLA stops at
@@ -16,8 +19,16 @@ FAST_COMPILATION = (
 )
 os.environ["XLA_FLAGS"] = " ".join([os.environ.get("XLA_FLAGS", ""), *FAST_COMPILATION])
 
-# What one run of the tests compiled must not help the next one: they would not be the same tests.
+# What one run of the tests left in a cache must not change the next one: every process, and what it
+# starts, has empty caches. Those of pytest-xdist's workers are inside that of the process that starts
+# them, because workers may end without `atexit`. PyTensor's would be in the home folder.
+CACHES = tempfile.mkdtemp(prefix="quietgrad-tests-", dir=os.environ.get("QUIETGRAD_TEST_CACHES"))
+atexit.register(shutil.rmtree, CACHES, ignore_errors=True)
+os.environ["QUIETGRAD_TEST_CACHES"] = os.environ["XDG_CACHE_HOME"] = CACHES
+PYTENSOR = [os.environ.get("PYTENSOR_FLAGS", ""), f"base_compiledir={CACHES}/pytensor"]
+os.environ["PYTENSOR_FLAGS"] = ",".join(filter(None, PYTENSOR))
 os.environ["QUIETGRAD_COMPILED"] = "off"
+os.environ.pop("JAX_COMPILATION_CACHE_DIR", None)
 
 import jax  # noqa: E402
 import pytest  # noqa: E402

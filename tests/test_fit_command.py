@@ -118,7 +118,9 @@ def test_exit_codes_follow_the_ending(capsys):
     ("arguments", "words"),
     [
         ({"method": "quick"}, "unknown method 'quick'"),
-        ({"family": "low"}, "unknown family 'low'"),
+        ({"family": "low"}, "unknown family 'low'; known: auto, full-rank"),
+        ({"family": "meanfield"}, "Did you mean 'mean-field'"),
+        ({"family": "advi"}, "'mean-field', or 'full-rank'"),
         ({"learning_rate": 0.1}, "--method auto has no --learning-rate.*--method sgd"),
         ({"method": "saa", "estimator": "nocv"}, "--method saa has no --estimator.*auto or"),
         ({"draws": 5}, "name it with --estimator"),

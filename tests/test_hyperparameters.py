@@ -13,7 +13,7 @@ from subjects import accepted
 import quietgrad as qg
 from quietgrad import entropy, estimators, families
 from quietgrad.families import WithHyperparametersAndEntropy, beside
-from quietgrad.movement import movement
+from quietgrad.propriety import displacement
 from quietgrad.targets.hyperparameters import fitted_beside, fixed_at
 
 MEANS = 12
@@ -178,8 +178,8 @@ def test_flat_hyperparameters_are_no_runaways_and_flat_points_are(key):
     assert improper.status is qg.Status.UNBOUNDED
     assert "coordinate z[1]" in improper.hint
     zero, one = np.zeros(2), np.ones(2)
-    assert list(movement(9e9 * one, zero, zero, zero) > 0) == [False, False]
-    assert list(movement(9e9 * one, zero, zero, one) > 0) == [True, True]
+    assert list(displacement(9e9 * one, zero, zero, zero) > 0) == [False, False]
+    assert list(displacement(9e9 * one, zero, zero, one) > 0) == [True, True]
 
 
 def test_points_keep_their_form():

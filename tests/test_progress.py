@@ -112,7 +112,8 @@ def test_without_adam_or_with_few_steps_nothing_is_said():
 
 def test_a_fit_says_stage_estimator_signal_and_time_left(key, capsys):
     target = qg.Target.from_logdensity(lambda z: -0.5 * z @ z, 2)
-    qg.fit(target, method=qg.Sgd("nocv", steps=100, evaluate_every=25), progress=True, key=key)
+    method = qg.Sgd("nocv", steps=100, evaluate_every=25, by_clock=False)
+    qg.fit(target, method=method, progress=True, key=key)
     told = capsys.readouterr().err
     assert "start (MeanField) · step 0" in told
     assert "stochastic steps (MeanField) · step 25" in told

@@ -44,7 +44,9 @@ def folder(tmp_path, monkeypatch):
 def test_names_a_winner_and_says_why():
     target = qg.Target.from_logdensity(lambda z: -0.5 * jnp.sum(z**2), dim=2)
     entrants = {"plain": "nocv", "quiet": "quiet", "odd": qg.Pathwise(sampler="antithetic", draws=3)}
-    result = qg.race(target, entrants=entrants, seconds=0.1, key=jr.key(0))
+    # At the solution, near which few steps on a busy machine may not come.
+    best = qg.MeanField(jnp.zeros(2), jnp.zeros(2))
+    result = qg.race(target, best, entrants=entrants, seconds=0.1, key=jr.key(0))
     assert {lane.name for lane in result.lanes} == {"plain", "quiet"}
     assert "even number" in result.left_out["odd"]
     assert result.winner in result.recommendation()
@@ -83,8 +85,8 @@ def test_methods_race_under_the_same_judge_and_the_same_limit():
     assert lanes["saa"].microseconds is None
     assert lanes["auto"].noise_cost is None
     assert known(lanes["sgd"].noise_cost) > 0
-    slack = 0.5
-    assert all(lane.seconds[-1] < 0.2 + slack for lane in result.lanes)
+    # The first evaluation after the limit is the last, whenever a busy machine comes to it.
+    assert all(np.all(lane.seconds[:-1] < 0.2) for lane in result.lanes)
     with pytest.raises(ValueError, match=r"unknown entrant 'autoo'.*auto"):
         qg.race(target, entrants={"a": "autoo"}, key=jr.key(0))
 

@@ -10,7 +10,7 @@ import quietgrad as qg
 from quietgrad.clock import OPTIMISE, Clock
 from quietgrad.judging import Terms, affordable_pairs, paired
 from quietgrad.recorder import Ended, Evaluation, Problem, Recorder
-from quietgrad.recorder.endings import Evidence, true_ending
+from quietgrad.recorder.endings import Evidence, verify_status
 
 TARGET = qg.Target.from_logdensity(lambda z: -0.5 * jnp.sum(z**2), dim=2)
 START = qg.MeanField(jnp.full(2, 3.0), jnp.zeros(2))
@@ -135,9 +135,9 @@ def test_bad_draws_of_an_answer_are_told_whatever_the_method_claims():
     book = recorder()
     book.look(START, 0)
     answer = book.look(BEST, 1)
-    known = Evidence(book.answers.start, answer, answer, lambda q: np.zeros((4, 2)), book.sight)
+    known = Evidence(book.answers.start, answer, answer, lambda q: np.zeros((4, 2)), book.probe)
     final = terms([0.0, -np.inf, 0.0, 0.0])._replace(bad=2)
-    status, hint = true_ending(Problem(TARGET, START), qg.Status.CONVERGED, "", final, known)
+    status, hint = verify_status(Problem(TARGET, START), qg.Status.CONVERGED, "", final, known)
     assert status is qg.Status.NON_FINITE
     assert "NaN or infinite at 25.0% of the draws" in hint
 

@@ -14,12 +14,23 @@ def lookup(registry: Mapping[str, T], name: Any, kind: str) -> T:
     raise ValueError(unknown(kind, name, registry))
 
 
-def unknown(kind: str, given: Any, known: Iterable[str]) -> str:
-    """Say that `given` is not one of the `known` names, and which one is closest."""
-    names = sorted(known)
-    close = difflib.get_close_matches(str(given), names, n=1)
-    hint = f" Did you mean {close[0]!r}?" if close else ""
-    return f"unknown {kind} {given!r}; known: {', '.join(names)}.{hint}"
+def unknown(kind: str, given: Any, known: Iterable[str], advice: Mapping[str, str] | None = None) -> str:
+    """Say that `given` is not one of the `known` names, and which one is closest.
+
+    `advice` has sentences for names that are used elsewhere, by their `letters`.
+    """
+    names, spelled = sorted(known), letters(str(given))
+    hint = (advice or {}).get(spelled, "")
+    if not hint:
+        alike = [name for name in names if letters(name) == spelled]
+        close = alike or difflib.get_close_matches(str(given), names, n=1)
+        hint = f"Did you mean {close[0]!r}?" if close else ""
+    return f"unknown {kind} {given!r}; known: {', '.join(names)}. {hint}".rstrip()
+
+
+def letters(name: str) -> str:
+    """The letters and digits of a name in lower case: "Mean_Field" and "mean-field" are alike."""
+    return "".join(c for c in name.lower() if c.isalnum())
 
 
 def part(given: Any, registry: Mapping[str, Any], cls: type[T], kind: str) -> T:

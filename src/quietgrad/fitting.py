@@ -14,8 +14,8 @@ from ._random import key_words
 from .checkpoints import Book
 from .clock import Clock
 from .compilation_cache import keep_compiled_once
+from .families import ANY_FAMILY, AbstractFamily, AbstractWithHyperparameters, beside, named
 from .families import REGISTRY as FAMILIES
-from .families import AbstractFamily, AbstractWithHyperparameters, beside
 from .methods import REGISTRY as METHODS
 from .methods import AbstractMethod, Sgd
 from .recorder import INTERRUPTED, Callback, Ended, Interrupts, Problem, Recorder, book_of
@@ -27,8 +27,6 @@ from .streaming import Feed
 from .targets import Target
 from .targets.hyperparameters import checked, fitted_beside, fixed_at
 
-# The name that stands for a family of the method's choice.
-ANY_FAMILY = "auto"
 RESUMABLE = "stopped by the user; the same call goes on from here"
 
 
@@ -50,7 +48,8 @@ def fit(
     """Fit a variational family to a target by maximising the ELBO.
 
     `family` is a registered name ("mean-field", "low-rank", "full-rank", ...), "auto" for the simplest
-    one that no richer one beats, or an instance, which is then the start. `method` is a registered name
+    one that no richer one beats, or an instance, which is then the start: the fit goes on from it, and
+    never returns anything worse. `method` is a registered name
     or an instance with its settings: `Auto()` needs none, `Sgd(estimator=..., optimizer=..., steps=...)`
     takes stochastic gradient steps, `Saa()` fixes its draws. `batch_size` rows are used a step; all of
     them by default. `hyperparameters`, any pytree, are fitted too, by maximising the ELBO over its
@@ -126,7 +125,7 @@ def fit(
                 f"restarts={restarts} would start q anew, but hyperparameters where they are given; "
                 "leave restarts out, or fit with other hyperparameters and compare result.elbo"
             )
-        problems = other_starts(problem, restarts, key, by_name=isinstance(family, str))
+        problems = other_starts(problem, restarts, key)
         return fit_restarts(problems, method, record, run)
 
 
@@ -142,13 +141,14 @@ def problem_of(
     instance(target, Target, "target")
     check_key(key)
     any_family = isinstance(family, str) and family == ANY_FAMILY
+    start_given = not isinstance(family, str)
     if any_family and hyperparameters is not None:
         raise ValueError(
             "family='auto' goes up by Newton steps, which do not fit hyperparameters; name a family, "
             "e.g. 'mean-field'"
         )
     if isinstance(family, str):
-        made = FAMILIES["mean-field"] if any_family else lookup(FAMILIES, family, "family")
+        made = FAMILIES["mean-field"] if any_family else named(family, ANY_FAMILY)
         if target.dim is None:
             raise ValueError(
                 f"the target does not say its dim, so a family cannot be made from the name {family!r}; "
@@ -165,14 +165,14 @@ def problem_of(
     if batch_size is not None:
         batch_size = target.check_batch_size(batch_size)
     if not target.on_disk:
-        return Problem(target, family, batch_size, any_family)
+        return Problem(target, family, batch_size, any_family, start_given=start_given)
     if batch_size is None:
         raise ValueError(
             f"the {target.rows:,} rows of this target stay on disk, so steps cannot use all of them; "
             "give batch_size=..., or data in memory"
         )
     feed = Feed(target, batch_size, key_words(key))
-    return Problem(feed.target, family, batch_size, any_family, feed=feed)
+    return Problem(feed.target, family, batch_size, any_family, feed=feed, start_given=start_given)
 
 
 def check(problem: Problem, method: AbstractMethod) -> None:
@@ -193,6 +193,7 @@ def run(problem: Problem, method: AbstractMethod, recorder: Recorder) -> FitResu
         except KeyboardInterrupt:
             claimed = Status.INTERRUPTED, INTERRUPTED
         recorder.catch_up()
+        claimed = recorder.held_to_start(*claimed)
         answer = recorder.answer
         terms = recorder.final_terms(answer.q)
         status, hint = recorder.true_ending(*claimed, terms)

@@ -17,6 +17,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, UInt32
 
 from ._host import on_device
+from ._lapack import over_points
 from ._random import key_of
 from .families import AbstractFamily, FitsQuadratic
 from .host_draws import independent
@@ -231,7 +232,8 @@ def _terms(
         return values, 0.5 * (z[0] + z[1]), (0.5 * (z[0] - z[1])) ** 2
 
     def some(sums: tuple[Array, Array], numbers: UInt32[Array, " some"]) -> tuple[Any, Array]:
-        values, middle, square = jax.vmap(pair)(shared_out(target, numbers))
+        shared = target.mesh is not None
+        values, middle, square = over_points(pair, shared_out(target, numbers), shared=shared)
         return (sums[0] + jnp.sum(middle, axis=0), sums[1] + jnp.sum(square, axis=0)), values
 
     seen_at_once = target.rows if rows is None else rows.shape[1]

@@ -14,6 +14,7 @@ import jax.random as jr
 import optax
 from jaxtyping import Array, Float, Int, Key, PyTree, UInt32
 
+from ._lapack import over_points
 from ._random import key_of
 from .estimators import AbstractEstimator, resolve
 from .families import REGISTRY as FAMILIES
@@ -124,7 +125,7 @@ def loop(
         return LoopState(params, moments, memory, order, state.step + 1), info
 
     def sample(state: LoopState, key: Key[Array, ""], draws: int = 1) -> PyTree:
-        return jax.vmap(target.constrain)(family_of(state).sample(key, draws))
+        return over_points(target.constrain, family_of(state).sample(key, draws))
 
     def hyperparameters_of(state: LoopState) -> PyTree:
         q = whole_family(state)

@@ -13,6 +13,7 @@ from jaxtyping import Array, Bool, Float, Key
 
 from ._checks import instance, whole
 from ._host import on_device
+from ._lapack import over_points
 from .families import AbstractFamily
 from .targets import Target
 from .targets.in_blocks import log_density_in_blocks
@@ -103,7 +104,7 @@ def elbo_terms(
         z, log_q = q.transport_and_log_prob(e)
         return log_density_in_blocks(target, z, BLOCK) - log_q
 
-    return jax.lax.map(term, e, batch_size=_draws_at_once(target, q, e.shape[0]))
+    return over_points(term, e, at_once=_draws_at_once(target, q, e.shape[0]))
 
 
 @eqx.filter_jit
@@ -122,7 +123,7 @@ def _lppd(target: Target, q: AbstractFamily, draws: int, key: Key[Array, ""]) ->
     e = q.base.sample((draws, q.base_dim), q.dtype, key=key)
 
     def total(e: Float[Array, "some base"]) -> Float[Array, " rows"]:
-        log_lik = jax.vmap(lambda draw: target.log_likelihoods(q.transport(draw)))(e)
+        log_lik = over_points(lambda draw: target.log_likelihoods(q.transport(draw)), e)
         return jax.nn.logsumexp(log_lik, axis=0)
 
     whole_blocks = draws // at_once * at_once

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from ._lapack import over_points
 from .sharding import put_together, shared_out, shares
 from .targets import Target
 
@@ -134,7 +135,10 @@ def _programs(leaves: tuple[Any, ...], form: Any, shape: Any) -> tuple[Any, Any]
         target = whole(arrays)
 
         def evaluate(z: Float[Array, "points dim"]) -> tuple[Array, Array]:
-            return jax.vmap(jax.value_and_grad(target.log_density))(shared_out(target, z))
+            shared = target.mesh is not None
+            return over_points(
+                jax.value_and_grad(target.log_density), shared_out(target, z), shared=shared
+            )
 
         if z.shape[0] == 1:
             value, slope = put_together(target, evaluate(z[0]))

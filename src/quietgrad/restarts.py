@@ -45,13 +45,13 @@ Record = Callable[[Problem, int | None], Recorder]
 Run = Callable[[Problem, AbstractMethod, Recorder], FitResult]
 
 
-def other_starts(problem: Problem, count: int, key: Key[Array, ""], *, by_name: bool) -> list[Problem]:
+def other_starts(problem: Problem, count: int, key: Key[Array, ""]) -> list[Problem]:
     """The problem from `count` starts; its own is the first.
 
     A family given by name starts anew from its `init`; an instance from random mean-field members.
     """
     q, numbers = problem.q, range(1, count)
-    if by_name:
+    if not problem.start_given:
         made = eqx.filter_jit(type(q).init)
         starts = [made(q.dim, key=numbered(key, number)) for number in numbers]
     else:
@@ -68,7 +68,7 @@ def other_starts(problem: Problem, count: int, key: Key[Array, ""], *, by_name: 
             eqx.filter_jit(q.start_from)(member, key=numbered(key, number))
             for number, member in zip(numbers, members, strict=True)
         ]
-    return [problem, *(dataclasses.replace(problem, q=start) for start in starts)]
+    return [problem, *(dataclasses.replace(problem, q=q, start_given=False) for q in starts)]
 
 
 def numbered(key: Key[Array, ""], number: int | None) -> Key[Array, ""]:
@@ -96,6 +96,9 @@ def fit_restarts(
             "leaves the axis 'restarts' of the mesh nothing to share out; name it 'draws'"
         )
     order, leader = _plan(scouted, len(problems))
+    if problems[0].start_given and 0 not in order:
+        # Scouts look at means and scales only. What the user gave may be better than where these lead.
+        order, leader[0] = [0, *order], 0
     finished: dict[int, Finished] = {}
     for number in order:
         problem, recorder = problems[number], record(problems[number], number)

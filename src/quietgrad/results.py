@@ -11,6 +11,7 @@ from jaxtyping import Array, Float, Key, PyTree, UInt32
 
 from ._checks import whole
 from ._extras import adapter, needs_extra
+from ._lapack import over_points
 from ._random import key_words
 from .diagnostics.agreement import Agreement
 from .diagnostics.diagnose import diagnose
@@ -241,4 +242,4 @@ class FitResult(eqx.Module):
 
 @eqx.filter_jit
 def _constrained(target: Target, z: Float[Array, "draws dim"]) -> Any:
-    return jax.vmap(target.constrain)(z)
+    return over_points(target.constrain, z)

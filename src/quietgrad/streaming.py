@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Array, Float, UInt32
 
 from ._host import on_device
+from ._lapack import over_points
 from ._random import key_of
 from .families import AbstractFamily
 from .judging import Terms
@@ -111,5 +112,5 @@ def _draws(
     e = jnp.concatenate([half, -half])
     z, log_q = jax.vmap(q.transport_and_log_prob)(e)
     middle, apart = 0.5 * (z[:pairs] + z[pairs:]), 0.5 * (z[:pairs] - z[pairs:])
-    prior = jax.vmap(lambda point: target.log_prior(target.point(point)))(z)
+    prior = over_points(lambda point: target.log_prior(target.point(point)), z)
     return e, jnp.mean(middle, axis=0), jnp.mean(apart**2, axis=0), prior - log_q

@@ -10,10 +10,7 @@ from arviz_stats.loo import loo as leave_one_out
 import quietgrad as qg
 from quietgrad.adapters.arviz import to_arviz
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS"),
-    pytest.mark.filterwarnings("ignore::FutureWarning"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS")
 NOISE = np.random.default_rng(0)
 X, Y = NOISE.normal(size=(12, 3)), NOISE.normal(size=12)
 
@@ -199,5 +196,5 @@ def test_what_has_no_fixed_density_is_refused():
         rows = pm.Minibatch(Y, batch_size=4)
         pm.Normal("y", pm.Normal("mean", 0, 1), 1.0, observed=rows, total_size=12)
     assert "discrete variables without data (n)" in refused(discrete)
-    assert "pm.Minibatch" in refused(batched)
+    assert "without pm.Minibatch and total_size, and batch_size=... to fit" in refused(batched)
     assert "got int" in refused(3)

@@ -86,6 +86,20 @@ def test_bash_completes(words, completed):
     assert done.stdout.split() == [completed]
 
 
+@pytest.mark.parametrize("command", ["fit", "race"])
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [("advi", "'mean-field', or 'full-rank'"), ("flow", "'real-nvp'"), ("[/red]low", "'[/red]low'")],
+)
+def test_a_family_of_another_name_is_recognised(command, given, meant, capsys):
+    with pytest.raises(SystemExit) as caught:
+        app([command, "breast-cancer", "--family", given])
+    assert caught.value.code == 2
+    said = " ".join(capsys.readouterr().err.replace("│", " ").split())
+    assert "known: auto, full-rank" in said
+    assert meant in said
+
+
 def test_completion_can_be_installed():
     assert "--install-completion" in app
 

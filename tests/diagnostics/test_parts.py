@@ -12,6 +12,7 @@ from quietgrad.diagnostics.chains import Sampler
 from quietgrad.diagnostics.climbs import climb, far_starts
 from quietgrad.diagnostics.comparison import Comparison, by_chains
 from quietgrad.diagnostics.draws import draw
+from quietgrad.diagnostics.evidence import axes_of
 from quietgrad.diagnostics.expected_gain import (
     conclusive_gain,
     expected_gain,
@@ -20,9 +21,9 @@ from quietgrad.diagnostics.expected_gain import (
 )
 from quietgrad.diagnostics.metric import Metric, metric_of
 from quietgrad.diagnostics.shapes import shapes_of
-from quietgrad.diagnostics.tails import slow_tails
 from quietgrad.diagnostics.tolerance import plain, unsure
 from quietgrad.points import Points
+from quietgrad.propriety import LogDensityProbe, slow_tails
 
 MEAN, COVARIANCE = np.asarray(posteriors.MEAN), posteriors.COVARIANCE
 
@@ -64,11 +65,15 @@ def test_with_few_draws_the_metric_is_a_diagonal(rng):
 
 def test_a_density_that_is_flat_wherever_q_draws_has_no_end_and_is_told(rng):
     """As far out on a likelihood that has reached its bound."""
-    result = mean_field(Target.from_logdensity(lambda z: 0.0 * jnp.sum(z), 3), [1e7] * 3, [1e6] * 3)
+
+    def log_density(z):
+        return 0.0 * jnp.sum(z)
+
+    result = mean_field(Target.from_logdensity(log_density, 3), [1e7] * 3, [1e6] * 3)
     points = Points(result.target, float)
     metric = metric_of(draw(result.q, points, rng, 500))
     assert np.all(np.isfinite(metric.covariance))
-    assert slow_tails(points, metric)[0].improper
+    assert tails_of(log_density, metric)[0][1].improper
 
 
 def test_chains_leave_a_posterior_as_it_is_and_find_it_from_elsewhere(rng):
@@ -111,39 +116,50 @@ def test_far_starts_are_far_and_include_the_mirror_image(rng):
     assert np.max(np.abs(metric.whiten(starts))) > 30
 
 
+def tails_of(log_density, metric, gradients=None):
+    dim = metric.center.size
+    target = Target.from_logdensity(log_density, dim=dim)
+    points = points_of(log_density, dim)
+    probe = LogDensityProbe(target, float, lambda z: points(z)[0], points)
+    return slow_tails(probe, metric.center, metric.std, axes_of(metric, gradients))
+
+
 @pytest.mark.parametrize(("power", "slow"), [(0.8, True), (2.0, True), (3.0, True), (5.0, False)])
 def test_powers_of_tails_are_measured(power, slow):
     def log_density(z):
         return -0.5 * power * jnp.log1p(z[0] ** 2) - 0.5 * z[1] ** 2
 
-    tails = slow_tails(points_of(log_density, 2), unit(2))
+    tails = tails_of(log_density, unit(2))
     assert bool(tails) == slow
     if slow:
-        assert tails[0].coordinates == [0]
-        assert tails[0].slope == pytest.approx(-power, abs=1e-3)
-        assert tails[0].improper == (power < 1)
+        ray, tail = tails[0]
+        assert ray.coordinates == [0]
+        assert tail.slope == pytest.approx(-power, abs=1e-3)
+        assert tail.improper == (power < 1)
 
 
 def test_a_density_that_is_flat_because_numbers_end_is_no_tail():
-    points = points_of(lambda z: jnp.maximum(-0.5 * jnp.sum(z**2), -1e4), 2)
-    assert slow_tails(points, unit(2)) == []
+    assert tails_of(lambda z: jnp.maximum(-0.5 * jnp.sum(z**2), -1e4), unit(2)) == []
 
 
 def test_a_direction_without_end_is_seen_though_no_coordinate_is():
     metric = Metric(np.zeros(2), np.linalg.cholesky([[1.0, -0.999], [-0.999, 1.0]]))
-    tails = slow_tails(points_of(lambda z: -0.5 * (z[0] + z[1]) ** 2, 2), metric)
-    assert tails[0].improper
-    assert sorted(tails[0].coordinates) == [0, 1]
+    ray, tail = tails_of(lambda z: -0.5 * (z[0] + z[1]) ** 2, metric)[0]
+    assert tail.improper
+    assert sorted(ray.coordinates) == [0, 1]
 
 
 def test_a_direction_in_which_all_gradients_vanish_is_followed_though_the_metric_has_it_roughly(rng):
     metric = Metric(np.zeros(3), np.linalg.cholesky([[1, -1.8, 0], [-1.8, 4, 0], [0, 0, 1.0]]))
-    points = points_of(lambda z: -0.5 * (z[0] + z[1]) ** 2 - 0.5 * z[2] ** 2, 3)
-    slope = points(rng.standard_normal((100, 3)))[1]
-    assert slow_tails(points, metric) == []
-    tails = slow_tails(points, metric, slope)
-    assert tails[0].improper
-    assert sorted(tails[0].coordinates) == [0, 1]
+
+    def log_density(z):
+        return -0.5 * (z[0] + z[1]) ** 2 - 0.5 * z[2] ** 2
+
+    gradients = points_of(log_density, 3)(rng.standard_normal((100, 3)))[1]
+    assert tails_of(log_density, metric) == []
+    ray, tail = tails_of(log_density, metric, gradients)[0]
+    assert tail.improper
+    assert sorted(ray.coordinates) == [0, 1]
 
 
 def test_shapes_are_told_apart(rng):

@@ -131,8 +131,9 @@ def test_exact_for_quadratic_rows(key):
 def test_order_one_takes_the_rows_out_of_the_location(key):
     """Pairs are exact for the location of a quadratic, so that all its noise is that of the rows."""
     target, q = regression(), family("mean-field", 3)
+    pairs = Pathwise(sampler="antithetic", entropy="stl", draws=2)
     noise = variance_ratio(
-        target, q, "joint", baseline="quiet", repeats=200, batch_size=BATCH, key=key
+        target, q, Joint(pairs), baseline=pairs, repeats=200, batch_size=BATCH, key=key
     ).blocks
     assert noise["loc"] < EXACT
     assert_same(noise["log_std"], jnp.ones(()), operations=100)

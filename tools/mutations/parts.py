@@ -116,8 +116,8 @@ ESTIMATORS = [
     Mutant(
         "quiet without sticking the landing",
         "estimators/quiet.py",
-        'sampler=advice.quiet_sampler, entropy="stl"',
-        'sampler=advice.quiet_sampler, entropy="sampled"',
+        "entropy=entropy.Chosen(state.stick)",
+        "entropy=entropy.Chosen(~state.stick)",
         "the noise of quiet does not die out at the optimum",
         "tests/estimators/test_bias_is_told.py",
     ),

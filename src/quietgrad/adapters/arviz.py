@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float, Key
 
 from .._extras import needs_extra
+from .._lapack import over_points
 from ..diagnostics.posterior import PosteriorDraws
 from ..display.table import named
 from ..families import AbstractFamily
@@ -100,7 +101,7 @@ def _facts(target: Target, points: Float[Array, "draws dim"]) -> dict[str, Any]:
         }
 
     at_once = max(1, min(points.shape[0], AT_ONCE // max(1, target.rows)))
-    return jax.lax.map(one, points, batch_size=at_once)
+    return over_points(one, points, at_once=at_once)
 
 
 def _log_likelihood(target: Target, z: Float[Array, " dim"]) -> dict[str, Array]:

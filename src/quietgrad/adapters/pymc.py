@@ -20,7 +20,6 @@ from ..targets import AbstractNamedModel, Target
 with needs_extra("pymc", "a PyMC model"):
     import pymc
     import pymc.sampling.jax  # noqa: F401  (teaches PyTensor's JAX back end PyMC's own operations)
-    import xarray
     from pymc.model.transform.optimization import freeze_dims_and_data
     from pymc.pytensorf import SharedVariable
     from pymc.util import get_default_varnames
@@ -32,6 +31,9 @@ with needs_extra("pymc", "a PyMC model"):
     from pytensor.link.jax.dispatch.basic import jax_funcify
     from pytensor.tensor.basic import constant
     from pytensor.tensor.random.type import RandomType
+
+    from .pymc_predictive import predicted
+    from .pymc_rows import ADVICE, RowPrograms, Unseparated, row_programs
 
 Point = dict[str, Float[Array, "..."] | Float[np.ndarray, "..."]]
 
@@ -48,6 +50,9 @@ class _Program(NamedTuple):
     values: tuple[str, ...]
     variables: tuple[str, ...]
     observed: tuple[str, ...]
+    # All of the log density but the rows, and these; or why there are none.
+    log_prior: Callable[..., Any]
+    rows: RowPrograms | Unseparated
 
 
 # A model is turned into JAX once. What is added to it later changes the list of its variables.
@@ -64,6 +69,16 @@ class PymcModel(AbstractNamedModel):
     def log_density(self, point: Point) -> Float[Array, ""]:
         """What `model.compile_logp()` computes."""
         return self.program.log_density(*self._inputs(point))[0]
+
+    def log_prior(self, point: Point) -> Float[Array, ""]:
+        """All of the log density but the rows."""
+        return self.program.log_prior(*self._inputs(point))[0]
+
+    def log_likelihood(self, point: Point, rows: tuple[Array, ...]) -> Float[Array, " rows"]:
+        """Of each row, given the data that have no rows."""
+        programs = self.program.rows
+        assert isinstance(programs, RowPrograms)
+        return programs([point[name] for name in self.program.values], rows, self.data)
 
     def constrain(self, point: Point) -> dict[str, Array]:
         """Free and deterministic variables."""
@@ -105,23 +120,11 @@ class PymcModel(AbstractNamedModel):
                 "predictive without any"
             )
         free = {v.name for v in self.source.free_RVs}
-        chain = {
-            name: (("chain", "draw", *(f"{name}_{i}" for i in range(x.ndim - 1))), np.asarray(x)[None])
-            for name, x in draws.items()
-            if name in free
-        }
+        chosen = {name: np.asarray(x) for name, x in draws.items() if name in free}
         seed = int(jax.random.randint(key, (), 0, 2**31 - 1))
-        drawn = pymc.sample_posterior_predictive(
-            xarray.Dataset(chain),
-            # PyMC would draw anew, from their priors, variables that depend on dims or data that might
-            # have changed since; frozen, they cannot have.
-            model=freeze_dims_and_data(self.source),
-            random_seed=seed,
-            progressbar=False,
-            return_inferencedata=False,
-            compile_kwargs={"mode": "FAST_COMPILE"},
-        )
-        return {name: np.asarray(value)[0] for name, value in drawn.items()}
+        # PyMC would draw anew, from their priors, variables that depend on dims or data that might
+        # have changed since; frozen, they cannot have.
+        return predicted(freeze_dims_and_data(self.source), chosen, seed)
 
     def _inputs(self, point: Point) -> list[Any]:
         return [*(point[name] for name in self.program.values), *self.data]
@@ -137,14 +140,19 @@ def target_of(model: Any) -> Target:
             f"the model has discrete variables without data ({', '.join(discrete)}), so it has no "
             "density over the reals; sum them out, for example with pymc_extras.marginalize"
         )
-    data = _data(model)
-    # Copies, as jax may share the memory of arrays that pm.set_data changes.
-    made = PymcModel(tuple(on_device(np.array(_held(v))) for v in data), _program(model, data), model)
     example = {name: np.asarray(value) for name, value in model.initial_point().items()}
-    return Target(made.log_density, example=example, model=made)
+    data = _data(model)
+    program = _program(model, data, example)
+    # Copies, as jax may share the memory of arrays that pm.set_data changes.
+    made = PymcModel(tuple(on_device(np.array(_held(v))) for v in data), program, model)
+    if isinstance(program.rows, Unseparated):
+        reason = f"{program.rows.reason}; {ADVICE}"
+        return Target(made.log_density, example=example, model=made, no_rows=reason)
+    rows = tuple(on_device(np.array(x)) for x in program.rows.rows())
+    return Target(made.log_prior, made.log_likelihood, rows, example=example, model=made)
 
 
-def _program(model: Any, data: list[Any]) -> _Program:
+def _program(model: Any, data: list[Any], example: Mapping[str, np.ndarray]) -> _Program:
     shapes = [(v, _held(v).shape) for v in data]
     written = [(v, v.get_value().tobytes()) for v in _shared(model) if v not in data]
     recipe = [*model.basic_RVs, *model.deterministics, *model.potentials, shapes, written]
@@ -152,14 +160,22 @@ def _program(model: Any, data: list[Any]) -> _Program:
     if known is not None and known[0] == recipe:
         return known[1]
     variables = get_default_varnames(model.unobserved_value_vars, include_transformed=False)
-    observed = model.observed_RVs
+    observed, values = model.observed_RVs, model.value_vars
+    rows = row_programs(model, data, example, _held, _jaxified)
+    log_density = _jaxified([model.logp()], values, dict(shapes))
+    log_prior = log_density
+    if isinstance(rows, RowPrograms):
+        rest = [v for v in model.basic_RVs if v not in observed or not v.ndim]
+        log_prior = _jaxified([model.logp(vars=[*rest, *model.potentials])], values, dict(shapes))
     made = _Program(
-        _jaxified([model.logp()], model.value_vars, data),
-        _jaxified(variables, model.value_vars, data),
-        _jaxified(model.logp(vars=observed, sum=False) if observed else [], model.value_vars, data),
-        tuple(v.name for v in model.value_vars),
+        log_density,
+        _jaxified(variables, values, dict(shapes)),
+        _jaxified(model.logp(vars=observed, sum=False) if observed else [], values, dict(shapes)),
+        tuple(v.name for v in values),
         tuple(v.name for v in variables),
         tuple(v.name for v in observed),
+        log_prior,
+        rows,
     )
     _PROGRAMS[model] = recipe, made
     return made
@@ -177,7 +193,8 @@ def _data(model: Any) -> list[Any]:
     if any(isinstance(v.type, RandomType) for v in found):
         raise ValueError(
             "the log density draws rows at random, as pm.Minibatch does, so it differs from one "
-            "evaluation to the next; give the model all rows, without pm.Minibatch and total_size"
+            "evaluation to the next; give the model all rows, without pm.Minibatch and total_size, and "
+            "batch_size=... to fit"
         )
     seen = [model.rvs_to_values[v] for v in model.observed_RVs]
     held: list[Any] = [v for v in [*found, *seen] if isinstance(v, SharedVariable) or v in seen]
@@ -192,11 +209,20 @@ def _held(variable: Any) -> np.ndarray:
     return np.asarray(variable.data)
 
 
-def _jaxified(outputs: list[Any], values: list[Any], data: list[Any]) -> Callable[..., PyTree]:
-    """Outputs as a JAX function of the value variables and the data, whose shapes are fixed."""
-    places = [v.type.clone(shape=_held(v).shape)() for v in data]
-    lengths = [v for v in ancestors(outputs) if isinstance(v, SharedVariable) and v not in data]
-    replace: dict[Any, Any] = {v: constant(v.get_value()) for v in lengths}
+def _jaxified(
+    outputs: list[Any],
+    values: list[Any],
+    data: Mapping[Any, tuple[int, ...]],
+    lengths: Mapping[Any, np.ndarray] = {},
+) -> Callable[..., PyTree]:
+    """Outputs as a JAX function of the value variables and the data, which have these shapes.
+
+    `lengths` are numbers that take the places of those in the graph.
+    """
+    places = [v.type.clone(shape=shape)() for v, shape in data.items()]
+    fixed = [v for v in ancestors(outputs) if isinstance(v, SharedVariable) and v not in data]
+    replace: dict[Any, Any] = {v: constant(v.get_value()) for v in fixed}
+    replace |= {v: constant(number, dtype=v.type.dtype) for v, number in lengths.items()}
     replace |= dict(zip(data, places, strict=True))
     outputs = clone_replace(outputs, replace=replace, rebuild_strict=False)
     graph = FunctionGraph(inputs=[*values, *places], outputs=outputs, clone=True)

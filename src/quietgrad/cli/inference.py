@@ -5,7 +5,8 @@ from typing import Annotated
 
 import cyclopts
 
-from .names import Estimator, Family, Method
+from .family_name import FamilyName
+from .names import Estimator, Method
 from .whole import Whole
 
 Arguments = Annotated[tuple[str, ...], cyclopts.Parameter(name="--arg", negative=())]
@@ -19,7 +20,7 @@ def fit(
     data: Path | None = None,
     arguments: Arguments = (),
     method: Method = "auto",
-    family: Family = "mean-field",
+    family: FamilyName = "mean-field",
     rank: Whole | None = None,
     estimator: Estimator | None = None,
     draws: Whole | None = None,
@@ -119,7 +120,7 @@ def race(
     task: str | None = None,
     data: Path | None = None,
     arguments: Arguments = (),
-    family: Family = "mean-field",
+    family: FamilyName = "mean-field",
     rank: Whole | None = None,
     seconds: float = 4.0,
     learning_rate: float = 0.01,

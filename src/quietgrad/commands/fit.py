@@ -14,7 +14,8 @@ from .._files import check_place
 from ..compilation_cache import keep_compiled
 from ..diagnostics.diagnosis import Diagnosis, Verdict
 from ..environment import environment
-from ..fitting import ANY_FAMILY, fit
+from ..families import ANY_FAMILY
+from ..fitting import fit
 from ..metrics import lppd
 from ..results import FitResult
 from ..status import Status

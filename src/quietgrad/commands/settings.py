@@ -10,9 +10,8 @@ from jaxtyping import Array, Key
 from .._checks import lookup
 from ..estimators import AbstractEstimator
 from ..estimators import estimator as by_name
+from ..families import ANY_FAMILY, AbstractFamily, named
 from ..families import REGISTRY as FAMILIES
-from ..families import AbstractFamily
-from ..fitting import ANY_FAMILY
 from ..methods import REGISTRY as METHODS
 from ..methods import AbstractMethod, Sgd
 from .models import Model
@@ -43,7 +42,9 @@ def check(method: str, family: str, given: dict[str, Any]) -> None:
 
 def check_family(family: str, rank: int | None, *, any_family: bool = True) -> None:
     """Raise a `ValueError` unless the family exists and has a rank, if one was given."""
-    lookup({**({ANY_FAMILY: None} if any_family else {}), **FAMILIES}, family, "family")
+    also = (ANY_FAMILY,) if any_family else ()
+    if family not in also:
+        named(family, *also)
     ranked = [name for name, cls in FAMILIES.items() if "rank" in inspect.signature(cls.init).parameters]
     if rank is not None and family not in ranked:
         raise ValueError(f"--family {family} has no --rank; leave it out, or use {' or '.join(ranked)}")

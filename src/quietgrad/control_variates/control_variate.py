@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Key, PyTree
 
+from .._lapack import over_points
 from ..entropy import AbstractEntropy
 from ..families import AbstractFamily, split
 from ..targets import Target
@@ -71,7 +72,7 @@ def take_sample(
         phi = path.pull_back(slope[None, :], jnp.ones(1, draw.dtype))
         return Sample(draw, path.z[0], slope, ravel_pytree(phi)[0], value - path.log_q[0])
 
-    return jax.vmap(one)(e)
+    return over_points(one, e)
 
 
 def pull_each(

@@ -24,7 +24,7 @@ def advise(
     if verdict is Verdict.TRUST:
         return []
     advice = [CORRECTED] if verdict is Verdict.CORRECTED else []
-    if any(tail.improper for tail in evidence.tails):
+    if any(tail.improper for _, tail in evidence.tails):
         return ["give every coordinate that the data do not determine a proper prior"]
     if evidence.tails:
         return [

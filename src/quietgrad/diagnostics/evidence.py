@@ -8,9 +8,11 @@ import math
 from typing import NamedTuple
 
 import numpy as np
+from jaxtyping import Float
 
 from ..families import AbstractFamily, HasMoments
 from ..points import Points
+from ..propriety import LogDensityProbe, Ray, Tail, flattest, slow_tails
 from ..targets import Target
 from .chains import Chains, Sampler
 from .climbs import climb, far_starts
@@ -21,7 +23,6 @@ from .metric import Metric, metric_of
 from .modes import Elsewhere, elsewhere, two_modes
 from .psis import Weights, smooth
 from .shapes import Shapes, shapes_of
-from .tails import Tail, slow_tails
 from .tolerance import combine, off, plain
 from .watched import Watched
 
@@ -33,6 +34,8 @@ LEAPFROGS = (24, 24, 48, 96, 192)
 WORK, LEAST_GRADIENTS = 2**32, 3000
 # Errors below which chains have settled well enough to tell another mode from a ridge.
 SETTLED = 0.25
+# Coordinates and directions along which tails are looked at, the widest first, and numbers for them.
+AXES, WIDEST, NUMBERS = 48, 4, 2**22
 # A flow whose sd is below this share of the posterior's, with weights of a k-hat above this, has left
 # something out that its draws and chains from them do not get to.
 FOLLOWED, NO_VARIANCE = math.log(0.88), 0.5
@@ -52,7 +55,7 @@ class Evidence(NamedTuple):
     moved: Comparison
     gain: ExpectedGain
     gradients: int
-    tails: tuple[Tail, ...] = ()
+    tails: tuple[tuple[Ray, Tail], ...] = ()
     elsewhere: Elsewhere | None = None
     modes: tuple[np.ndarray, np.ndarray] | None = None
     shapes: Shapes = Shapes()
@@ -91,6 +94,8 @@ def gather(target: Target, q: AbstractFamily, rng: np.random.Generator, draws: i
     main, scouts, moved = _run_chains(points, drawn, metric, watched, weighted, rng, budget)
     settled = np.maximum(moved.shift_error, moved.log_ratio_error) < SETTLED
     std = np.where(settled, np.std(numbers, axis=0) * np.exp(-moved.log_ratio), math.inf)[: q.dim]
+    axes = axes_of(metric, drawn.slope[drawn.finite])
+    probe = LogDensityProbe(target, q.dtype, lambda z: points(z)[0], points)
     return Evidence(
         drawn,
         weights,
@@ -99,12 +104,33 @@ def gather(target: Target, q: AbstractFamily, rng: np.random.Generator, draws: i
         moved,
         gain_at(q, drawn, metric),
         points.gradients,
-        tails=tuple(slow_tails(points, metric, drawn.slope[drawn.finite])),
+        tails=tuple(slow_tails(probe, metric.center, metric.std, axes)),
         elsewhere=elsewhere(points, main, scouts, metric, std),
         modes=two_modes(points, metric, scouts.start),
         shapes=shapes_of(main.late().reshape(-1, q.dim), metric),
         flow=not isinstance(q, HasMoments),
     )
+
+
+def axes_of(
+    metric: Metric, gradients: Float[np.ndarray, "draws dim"] | None = None
+) -> Float[np.ndarray, "axes dim"]:
+    """Axes of one posterior sd along which the tails are looked at.
+
+    The widest coordinates, the widest directions of a dense metric, and the flattest ones by the
+    gradients: the difference of two intercepts lies between the coordinates, and a metric made of
+    averages has it only roughly.
+    """
+    std, dim = metric.std, metric.center.size
+    widest = np.argsort(-std)[: max(1, min(AXES, NUMBERS // dim))]
+    axes = [np.zeros((widest.size, dim))]
+    axes[0][np.arange(widest.size), widest] = std[widest]
+    if metric.dense and dim > 1:
+        values, vectors = np.linalg.eigh(metric.covariance / np.outer(std, std))
+        axes.append(vectors[:, np.argsort(-values)[:WIDEST]].T * std)
+    if gradients is not None and len(gradients) >= dim > 1:
+        axes.append(flattest(gradients, std))
+    return np.concatenate(axes)
 
 
 def _run_chains(

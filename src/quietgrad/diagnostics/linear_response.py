@@ -18,6 +18,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
 from .._host import on_device
+from .._lapack import over_points
 from ..families import AbstractFamily, HasEntropy, HasMoments, split
 from ..host_draws import spread_pairs
 from ..targets import Target
@@ -159,7 +160,8 @@ def _minus_hessian(
 
     def elbo(flat: Float[Array, " params"]) -> Float[Array, ""]:
         member: Any = build(unravel(flat))
-        return jnp.mean(jax.vmap(target.log_density)(jax.vmap(member.transport)(e))) + member.entropy()
+        values = over_points(target.log_density, jax.vmap(member.transport)(e))
+        return jnp.mean(values) + member.entropy()
 
     _, push = jax.linearize(jax.grad(elbo), flat)
     return -jax.vmap(push)(v)

@@ -20,6 +20,8 @@ WORTH, AGREE_MEAN, AGREE_SCALE = 100, 0.25, 0.25
 CONFIRMED = 0.3
 # Share of draws at which a density may be zero and weights still mend it.
 MOST_BAD = 0.01
+# Coordinates of a direction that are named.
+NAMED = 3
 # Posterior sds by which restarts may differ, and nats by which another may be better.
 RESTART_MEAN, RESTART_GAIN = 0.5, 1.0
 
@@ -65,8 +67,8 @@ def _density(evidence: Evidence, name: Callable[[int], str], found: Findings) ->
     if share > 0:
         where = found.fatal if share > MOST_BAD else found.wrong
         where.append(f"the log density or its gradient is not finite at {share:.2%} of q's draws")
-    for tail in evidence.tails[:1]:
-        names = " and ".join(name(i) for i in tail.coordinates)
+    for ray, tail in evidence.tails[:1]:
+        names = " and ".join(name(i) for i in ray.coordinates[:NAMED])
         if tail.improper:
             found.fatal.append(f"the density does not fall off along {names}: the posterior is improper")
         else:

@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from .._host import on_device
+from .._lapack import over_points
 from ..targets import Target
 from ..targets.coordinates import coordinate_name
 from .chains import Chains
@@ -86,4 +87,4 @@ def _new(values: np.ndarray, z: np.ndarray) -> np.ndarray:
 
 @eqx.filter_jit
 def _constrain(target: Target, z: Float[Array, "points dim"]) -> dict[str, Array]:
-    return jax.vmap(target.constrain)(z)
+    return over_points(target.constrain, z)

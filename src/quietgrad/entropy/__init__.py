@@ -1,5 +1,6 @@
 """Entropy modes: how -log q enters the gradient."""
 
+from .chosen import Chosen
 from .closed import Closed
 from .mode import AbstractEntropy, Path
 from .sampled import Sampled
@@ -11,4 +12,4 @@ REGISTRY: dict[str, type[AbstractEntropy]] = {
     "stl": StickTheLanding,
 }
 
-__all__ = ["REGISTRY", "AbstractEntropy", "Closed", "Path", "Sampled", "StickTheLanding"]
+__all__ = ["REGISTRY", "AbstractEntropy", "Chosen", "Closed", "Path", "Sampled", "StickTheLanding"]

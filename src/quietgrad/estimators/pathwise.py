@@ -18,6 +18,7 @@ from .. import entropy as entropies
 from .. import samplers, surrogates
 from .. import weights as weightings
 from .._checks import part, whole
+from .._lapack import over_points
 from ..families import AbstractFamily
 from ..sharding import shared_out
 from ..targets import Target
@@ -105,7 +106,8 @@ class Pathwise(AbstractEstimator):
         shape = (self.draws, q.base_dim)
         e = shared_out(target, self.sampler.draw(state.sampler, q.base, shape, q.dtype, key=key))
         path = self.entropy.path(q, e)
-        value, slope = jax.vmap(jax.value_and_grad(target.log_density))(path.z)
+        shared = target.mesh is not None
+        value, slope = over_points(jax.value_and_grad(target.log_density), path.z, shared=shared)
         w = self.weights(e, q.base)
         elbo = jnp.sum(w * (value - path.log_q))
         cost = Cost(gradients=self.draws)

@@ -47,7 +47,7 @@ def rqmc(*, draws: int = 10, entropy: Entropy = "sampled") -> Pathwise:
 
 
 def quiet(*, draws: int | None = None) -> Quiet:
-    """quiet: sticking the landing with antithetic pairs; 2 draws a step, 10 for flows and low rank."""
+    """quiet: pairs or not, STL or not, as measured on the way; 2 draws, 10 for flows and low rank."""
     return Quiet(draws)
 
 
@@ -127,8 +127,7 @@ def joint(
 ) -> Joint:
     """Joint: rows' expansions are remembered, against the noise of data and draws (Wang et al. 2024).
 
-    Order 1 is `quiet` inside, whose pairs cancel the first-order part of the draws' noise. Order 2 is
-    `taylor` inside with this scale part.
+    Order 1 is `quiet` inside, order 2 is `taylor` with this scale part.
     """
     if order != 2:
         return Joint(Quiet(draws), order=order)

@@ -15,6 +15,7 @@ from jaxtyping import Array, Float, Key, PyTree
 from .. import samplers
 from .. import weights as weightings
 from .._checks import part, whole
+from .._lapack import over_points
 from ..families import AbstractFamily, split
 from ..sharding import shared_out
 from ..targets import Target
@@ -136,7 +137,7 @@ class ScoreFunction(AbstractEstimator):
         z = jax.lax.stop_gradient(jax.vmap(q.transport)(e))
         params, rebuild = split(q)
         log_q, vjp = jax.vjp(lambda p: rebuild(p).log_prob(z), params)
-        value = jax.vmap(target.log_density)(z) - log_q
+        value = over_points(target.log_density, z, shared=target.mesh is not None) - log_q
         w = self.weights(e, q.base)
         (grad,) = vjp(w * (value - self.baseline(value)))
         return Estimate(grad, jnp.sum(w * value), cost=Cost(gradients=0, values=self.draws)), state

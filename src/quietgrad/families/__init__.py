@@ -9,6 +9,7 @@ from .full_rank import FullRank
 from .low_rank import LowRank
 from .mean_field import MeanField
 from .real_nvp import AffineRealNVP, RealNVP
+from .registry import ANY_FAMILY, OTHER_NAMES, REGISTRY, named
 from .whitened_flow import WhitenedRealNVP
 from .with_hyperparameters import (
     AbstractWithHyperparameters,
@@ -17,16 +18,9 @@ from .with_hyperparameters import (
     beside,
 )
 
-REGISTRY: dict[str, type[AbstractFamily]] = {
-    "mean-field": MeanField,
-    "low-rank": LowRank,
-    "full-rank": FullRank,
-    "real-nvp": RealNVP,
-    "real-nvp-affine": AffineRealNVP,
-    "real-nvp-whitened": WhitenedRealNVP,
-}
-
 __all__ = [
+    "ANY_FAMILY",
+    "OTHER_NAMES",
     "REGISTRY",
     "AbstractFamily",
     "AbstractFlow",
@@ -46,5 +40,6 @@ __all__ = [
     "WithHyperparameters",
     "WithHyperparametersAndEntropy",
     "beside",
+    "named",
     "split",
 ]

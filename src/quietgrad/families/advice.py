@@ -10,7 +10,7 @@ from typing import NamedTuple
 class Advice(NamedTuple):
     """Draws, samplers (by registered name) and rates that suit a family.
 
-    `quiet_draws` and `quiet_sampler` are what the estimator `quiet` uses. `search_draws`,
+    `quiet_draws` is how many the estimator `quiet` takes a step. `search_draws`,
     `search_sampler` and `search_entropy` make the cheapest estimator that still leads to a good
     solution. Adam's rates: `explore_rate` far from the answer, `anneal_rate` at the start of a decaying
     round, which rounds that gain may raise to `most_anneal_rate`, and `near_rate` where Newton steps
@@ -18,7 +18,6 @@ class Advice(NamedTuple):
     """
 
     quiet_draws: int
-    quiet_sampler: str
     search_draws: int
     search_sampler: str
     search_entropy: str

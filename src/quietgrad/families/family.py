@@ -58,7 +58,6 @@ class AbstractFamily(eqx.Module):
         """
         return Advice(
             quiet_draws=10,
-            quiet_sampler="antithetic",
             search_draws=32,
             search_sampler="rqmc",
             search_entropy="stl" if self.contained else "sampled",

@@ -51,10 +51,9 @@ class FullRank(FitsQuadratic, HasEntropy, Invertible):
 
     @property
     def advice(self) -> Advice:
-        """A pair takes away most of the noise; the triangle has as many parameters as a network."""
+        """Near the optimum a pair and STL take away most of the noise; the triangle is large."""
         return Advice(
             quiet_draws=2,
-            quiet_sampler="antithetic",
             search_draws=2,
             search_sampler="antithetic",
             search_entropy="stl",

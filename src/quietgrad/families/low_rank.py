@@ -72,14 +72,13 @@ class LowRank(FitsQuadratic, HasEntropy, HasDiagonalScale):
 
     @property
     def advice(self) -> Advice:
-        """Independent draws, since pairs double the noise of factors, whose gradient is even in e.
+        """No pairs, which double the noise of factors, whose gradient is even in e.
 
         With few draws the factors settle for worse solutions. They have far to go unless Newton steps
         brought them near.
         """
         return Advice(
             quiet_draws=10,
-            quiet_sampler="iid",
             search_draws=32,
             search_sampler="rqmc",
             search_entropy="stl",

@@ -59,7 +59,6 @@ class MeanField(FitsQuadratic, HasEntropy, HasDiagonalScale, Invertible):
         """A pair takes away most of the noise, and bold steps do no harm."""
         return Advice(
             quiet_draws=2,
-            quiet_sampler="antithetic",
             search_draws=2,
             search_sampler="antithetic",
             search_entropy="stl",

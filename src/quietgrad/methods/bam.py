@@ -22,6 +22,7 @@ from ..recorder import Answer
 from ..status import Status
 from ..targets import Target
 from .finite_start import finite_start
+from .given_start import given_start, nothing_to_gain
 from .method import AbstractMethod, Ending, Problem, Recorder
 
 # Iterations between two looks of the judge, and looks without a gain that end the fit.
@@ -39,8 +40,9 @@ class Bam(AbstractMethod):
     """Full-rank Gaussians by batch and match, `draws` gradients an iteration, at most `iterations`.
 
     The step size is draws * dim / t in iteration t, as in the paper. It starts at a mode found by
-    L-BFGS (not with `mode=False`). The judge's draws keep the best answer; the fit ends when some
-    looks in a row gain less than `gain` nats. Takes no Hessians.
+    L-BFGS (not with `mode=False`), or at an instance that is better than the mode. The judge's draws
+    keep the best answer; the fit ends when some looks in a row gain less than `gain` nats. Takes no
+    Hessians.
     """
 
     draws: int = 16
@@ -69,15 +71,26 @@ class Bam(AbstractMethod):
         assert isinstance(q, FitsQuadratic)
         points = Points(problem.target, q.dtype)
         recorder.look_with(points)
-        start = MeanField.start_of(q, recorder.rng("mean-field"))
-        begun = recorder.stage(
-            "start", lambda: finite_start(points, start, recorder.rng("starts"), recorder)
-        )
-        mean, covariance = np.asarray(begun.loc, float), begun.host_covariance()
+        given = given_start(problem, recorder)
+        if given is None:
+            start = MeanField.start_of(q, recorder.rng("mean-field"))
+            begun = recorder.stage(
+                "start", lambda: finite_start(points, start, recorder.rng("starts"), recorder)
+            )
+            mean, covariance = np.asarray(begun.loc, float), begun.host_covariance()
+        elif left := nothing_to_gain(points, q, recorder, self.gain):
+            recorder.confirm_start()
+            return Status.CONVERGED, f"a Newton step promises {left.nats:.3f} nats at the given start"
+        else:
+            mean, covariance = np.asarray(q.mean(), float), q.host_covariance()
+            if not self.mode:
+                return self.match(points, given, recorder)
         if self.mode:
             mean = recorder.stage("mode", lambda: self._mode(points, mean, recorder))
-        first = _member(q, mean, covariance)
-        return self.match(points, recorder.look(first, 0), recorder)
+        first = recorder.look(_member(q, mean, covariance), 0)
+        if given is not None and paired(given.terms, first.terms)[0] > 0:
+            first = given
+        return self.match(points, first, recorder)
 
     def match(self, points: Points, answer: Answer, recorder: Recorder) -> Ending:
         """Iterations from an answer, whose family is told on the way."""
@@ -115,6 +128,7 @@ class Bam(AbstractMethod):
             left = expected_gain(points, best, recorder.rng("left"))
         promise = f"a Newton step promises {left.nats:.3f} ± {left.error:.3f} nats more"
         if rested and left.nats - 2 * left.error < WORTH:
+            recorder.confirm_start()
             return Status.CONVERGED, f"iterations gain no more, and {promise}"
         return Status.BUDGET, f"the iterations were used up or gain no more, but {promise}; allow more"
 

@@ -4,11 +4,11 @@ import math
 
 import numpy as np
 
-from .. import trouble
 from ..clock import OPTIMISE
 from ..families import MeanField
 from ..host_draws import spread_pairs
 from ..points import Points
+from ..propriety import nowhere_finite
 from ..recorder import Ended, Recorder
 
 PAIRS, NUMBERS = 16, 2**22
@@ -38,4 +38,4 @@ def finite_start(
             return MeanField.of(place, scales, start)
         tried.extend(z)
         recorder.check()
-    raise Ended(*trouble.nowhere_finite(recorder.problem.target, np.stack(tried)))
+    raise Ended(*nowhere_finite(recorder.problem.target, np.stack(tried)).ending)

@@ -9,6 +9,7 @@ class Decision:
     """One decision.
 
     `kind`: "climb" (starts at fixed draws competed) and "climb stop" (nothing is left to gain),
+    "given" (Newton steps from a start that was given), "far" and "near" (steps from it gain, or do not),
     "embed" (a richer family starts from a simpler one's solution), "mode" (another start), "newton" and
     "newton stop" (curvature), "valley" (more gained than promised); "enough", "up" and "not up" on the
     ladder of families; while exploring "go on", "noise" (it dominates), "level" (nothing gained), "roll
@@ -33,6 +34,12 @@ _WORDS = {
     "not worth it; stop",
     "mode": "the mode with its curvature has an ELBO of {elbo:.2f}; Newton steps from there led to "
     "{later:.2f}",
+    "given": "the start that was given has an ELBO of {elbo:.2f}; Newton steps from there led to "
+    "{later:.2f}",
+    "far": "a round with a decaying rate from the start that was given gained {answer_gain:+.2f} ± "
+    "{answer_error:.2f} nats, so it is not the answer yet; explore",
+    "near": "a round with a decaying rate from the start that was given gained {answer_gain:+.2f} ± "
+    "{answer_error:.2f} nats, so it is close to the answer; no need to explore",
     "embed": "the {simpler} solution, ELBO {elbo:.2f}, becomes the start of {family}",
     "enough": "{family} is about {gap:.2f} nats below the log evidence, so no richer family is worth it",
     "up": "{richer} gained {gained:.2f} ± {error:.2f} nats over {family} and takes its place",

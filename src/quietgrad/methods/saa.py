@@ -25,6 +25,7 @@ from ..status import Status
 from ..targets import Target
 from .finite_start import finite_start
 from .fixed_draws import Climb, climb
+from .given_start import given_start, mean_field_at, nothing_to_gain
 from .method import AbstractMethod, Ending, Problem, Recorder, started_from
 from .newton import Curved, newton, suits
 from .sgd import Sgd
@@ -70,9 +71,20 @@ class Saa(AbstractMethod):
     def run(self, problem: Problem, recorder: Recorder) -> Ending:
         """Climb at growing numbers of draws, start the family there, Newton steps, polish."""
         target, q = problem.target, problem.q
-        start = MeanField.start_of(q, recorder.rng("mean-field"))
         points = Points(target, q.dtype)
         recorder.look_with(points)
+        given = given_start(problem, recorder)
+        if given is None:
+            start = MeanField.start_of(q, recorder.rng("mean-field"))
+        else:
+            left = nothing_to_gain(points, q, recorder, self.gain)
+            if left is not None:
+                recorder.confirm_start()
+                return (
+                    Status.CONVERGED,
+                    f"a Newton step promises {left.nats:.3f} nats at the given start",
+                )
+            start = mean_field_at(given, q)
         begun = recorder.stage(
             "start", lambda: finite_start(points, start, recorder.rng("starts"), recorder)
         )
@@ -80,13 +92,13 @@ class Saa(AbstractMethod):
         if start is not q:
             if not q.contains(start):
                 answer = recorder.look(q, answer.step)
+            elif given is not None and paired(given.terms, answer.terms)[0] > 0:
+                answer, led = self._newton(points, given._replace(step=answer.step), recorder)
+                rested = bool(led)
             else:
                 inside = started_from(q, answer.q, recorder)
-                answer = recorder.look(inside, answer.step)
-                if suits(points, inside):
-                    at, rng = Curved(inside, answer.terms, answer.step), recorder.rng("newton")
-                    found = recorder.stage("newton", lambda: newton(points, at, recorder, rng))
-                    answer, rested = Answer(found.q, found.steps, found.terms), found.rested
+                answer, led = self._newton(points, recorder.look(inside, answer.step), recorder)
+                rested = rested if led is None else led
         steps = self.polish_steps
         if steps is None:
             richer = not isinstance(q, FitsQuadratic) or q.correlated
@@ -117,6 +129,14 @@ class Saa(AbstractMethod):
             count *= 2
         assert best is not None
         return best, rested
+
+    def _newton(self, points: Points, start: Answer, recorder: Recorder) -> tuple[Answer, bool | None]:
+        """Where Newton steps lead from an answer and whether they came to rest, if they suit it."""
+        if not suits(points, start.q):
+            return start, None
+        at, rng = Curved(start.q, start.terms, start.step), recorder.rng("newton")
+        found = recorder.stage("newton", lambda: newton(points, at, recorder, rng))
+        return Answer(found.q, found.steps, found.terms), found.rested
 
     def _draws(self, q: MeanField, count: int, recorder: Recorder) -> Float[np.ndarray, "draws dim"]:
         """Fixed draws; more of them begin with the fewer ones where the sampler's points do."""

@@ -15,13 +15,13 @@ import numpy as np
 import optax
 from jaxtyping import Array, Bool, Int, PyTree
 
-from .. import trouble
 from .._checks import described, whole
 from .._host import on_device
 from ..clock import EVALUATE, OPTIMISE
 from ..estimators import AbstractEstimator, resolve
 from ..families import AbstractFamily
 from ..history import Plateau, Reached
+from ..propriety import nowhere_finite
 from ..sharding import on_all_devices
 from ..status import Status
 from ..targets import Target
@@ -88,7 +88,7 @@ class Sgd(AbstractMethod):
         recorder.prefer_last()
         first = recorder.look(problem.q, 0)
         if first.terms.bad == 2 * first.terms.values.size:
-            return trouble.nowhere_finite(problem.target, recorder.points(problem.q))
+            return nowhere_finite(problem.target, recorder.points(problem.q)).ending
         return self.steps_from(problem, recorder)
 
     def steps_from(self, problem: Problem, recorder: Recorder, *, first: int = 0) -> Ending:

@@ -29,6 +29,8 @@ def book_of(
         )
     target, q = problem.target, problem.q
     settings = {"batch_size": problem.batch_size, "any_family": problem.any_family}
+    if problem.start_given:
+        settings["start_given"] = True
     templates = {"family": q, "trained": eqx.filter(q, eqx.is_inexact_array)}
     estimator = getattr(method, "estimator", None)
     if isinstance(estimator, AbstractEstimator):

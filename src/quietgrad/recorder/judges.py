@@ -42,7 +42,7 @@ class Judges:
         self.on_the_way = Judge(judged, pairs=pairs[0], seed=words("judge"), rows=rows)
         kind = StreamedJudge if target.on_disk else Judge
         self.final = kind(target, pairs=pairs[1], seed=words("final"))
-        self.shown = None
+        self.shown, self._careful = None, False
         if evaluation.shown_draws is not None:
             shown = max(2, evaluation.shown_draws // 2)
             self.shown = kind(target, pairs=shown, seed=words("shown"))
@@ -52,8 +52,9 @@ class Judges:
         # Where draws were not finite on the way, rare ones may be left that few draws miss.
         if isinstance(self.final, StreamedJudge):
             return self.final.terms(q, times=CAREFUL if saw_bad else 1)
-        if saw_bad:
+        if saw_bad and not self._careful:
             self.final.blocks *= CAREFUL
+            self._careful = True
         return self.final.terms(q)
 
     def in_words(self, times: int) -> str:

@@ -19,6 +19,8 @@ class Problem(eqx.Module):
     """What is to be fitted: a target, the family at its start, and the rows of a step.
 
     With `any_family`, q is only where the method begins: it may answer with a member of any family.
+    With `start_given`, q is a member that the user handed in, not one made from a name: the fit goes on
+    from it and does not end below it.
     `first` is the mean-field start that goes with q; by default it is q itself, or a random one. Where
     rows are on disk, `target` holds a pool of them and `feed` has the others; where they are spread over
     devices, `given` is the target before that.
@@ -31,6 +33,7 @@ class Problem(eqx.Module):
     first: MeanField | None = None
     feed: Feed | None = eqx.field(static=True, default=None)
     given: Target | None = None
+    start_given: bool = eqx.field(static=True, default=False)
 
     @property
     def whole(self) -> Target:

@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 import numpy as np
 from jaxtyping import Array, Key, PyTree
 
-from .. import movement
 from .._progress import Show, progress_line
 from .._random import key_of
 from ..checkpoints import Book, Mark, NoBook
@@ -20,9 +19,11 @@ from ..families import AbstractFamily
 from ..history import History
 from ..judging import Judge, Terms, paired
 from ..points import Points
+from ..propriety import DEFAULT as PROPRIETY
 from ..status import Status
 from .answers import Answers
-from .endings import Evidence, true_ending, watched
+from .endings import Evidence, check_divergence, verify_status
+from .floor import compare
 from .judges import Judges
 from .limits import Interrupts, Limits
 from .looks import Looks
@@ -30,7 +31,7 @@ from .problem import DEFAULT, Answer, Callback, Evaluation, Moment, Problem
 from .progress import Progress
 from .state import Kept
 from .streams import Streams
-from .values import Sight, sight_of
+from .values import log_density_probe
 
 NO_BOOK = NoBook()
 T = TypeVar("T")
@@ -63,15 +64,16 @@ class Recorder:
         self._show: Show = lambda sight: None
         self.progress = Progress()
         self._shown, self.looks = progress, Looks()
-        self.answers, self.factor = Answers(), movement.SUSPICIOUS
+        self.answers, self.factor = Answers(), PROPRIETY.displaced
+        self._stationary_start, self._inside = False, None
         streams = Streams(key)
         self.words, self.rng = streams.words, streams.rng
         self.book = book
         if book.record is not None:
             self.clock.go_on(book.record["clock"], book.record["programs"])
         self.judges = Judges(problem, evaluation, self.words, self.rng)
-        # What looks at the log density when something may be wrong, on the rows that judge.
-        self.sight = sight_of(self.judges.on_the_way.target, problem.q.dtype)
+        # Evaluates the log density when something may be wrong, on the rows that judge.
+        self.probe = log_density_probe(self.judges.on_the_way.target, problem.q.dtype)
 
     # Answers
 
@@ -101,6 +103,10 @@ class Recorder:
         """Go back to an earlier answer: what was told since is not the better one beyond doubt."""
         self.answers.best = self.answers.own = answer
         return answer
+
+    def confirm_start(self) -> None:
+        """The method found the start that was given to be stationary, so it may be the answer."""
+        self._stationary_start = True
 
     def prefer_last(self) -> None:
         """Return the last answer unless an earlier one is clearly better: for methods without tests."""
@@ -146,7 +152,7 @@ class Recorder:
         self.history.add({**row, **(more or {})})
         self._show(lambda: self.progress.sight(answer, row, self.estimator, self.left()))
         if not first and self.start is not None:
-            self.factor = watched(self.problem, self.sight, answer, self.start, self.factor)
+            self.factor = check_divergence(self.probe, answer, self.start, self.factor)
         self.check()
         return answer
 
@@ -219,12 +225,30 @@ class Recorder:
 
     def look_with(self, points: Points) -> None:
         """Look at the log density with a program that the method has anyway."""
-        self.sight = Sight(lambda z: points(z)[0], points)
+        self.probe = self.probe._replace(values=lambda z: points(z)[0], density=points)
+
+    def held_to_start(self, status: Status, hint: str) -> tuple[Status, str]:
+        """What a method may claim. Where its answer is below a start that was given, return to that."""
+        start, answer = self.start, self.answer
+        if not self.problem.start_given or start is None or answer is start:
+            return status, hint
+        floor = compare(start, answer, self.final_terms)
+        if not floor.start_is_better:
+            return status, hint
+        self.choose(start)
+        self.answers.prefer_last = False
+        if status is Status.CONVERGED and floor.clearly:
+            return Status.STALLED, floor.in_words()
+        # The answer has converged, and the start is as good.
+        self.confirm_start()
+        return status, hint
 
     def true_ending(self, status: Status, hint: str, final: Terms) -> tuple[Status, str]:
         """The ending as it is: what a method claims, checked against its answer at fresh draws."""
-        known = Evidence(self.start, self.best, self.answer, self.points, self.sight)
-        return true_ending(self.problem, status, hint, final, known)
+        known = Evidence(
+            self.start, self.best, self.answer, self.points, self.probe, self._stationary_start
+        )
+        return verify_status(self.problem, status, hint, final, known)
 
     def final_terms(self, q: AbstractFamily) -> Terms:
         """q at draws that have judged nothing before."""
@@ -237,13 +261,20 @@ class Recorder:
 
     def _own_best(self) -> Answer:
         """The best answer of the family that was asked for."""
-        best, q = self.best, self.problem.q
-        if self.answers.own is not None or self.problem.any_family or type(best.q) is type(q):
-            return self.answers.own or best
-        inside = q.start_from(best.q, key=key_of(self.words("inside"))) if q.contains(best.q) else q
-        with self.clock.phase(EVALUATE):
-            self.answers.own = Answer(inside, best.step, self.terms(inside))
-        return self.answers.own
+        best, q, own = self.best, self.problem.q, self.answers.own
+        if self.problem.any_family or type(best.q) is type(q):
+            return own or best
+        if own is not None and not (self.problem.start_given and q.contains(best.q)):
+            return own
+        if self._inside is None or self._inside[0] is not best:
+            held = q.contains(best.q)
+            inside = q.start_from(best.q, key=key_of(self.words("inside"))) if held else q
+            with self.clock.phase(EVALUATE):
+                self._inside = best, Answer(inside, best.step, self.terms(inside))
+        inside = self._inside[1]
+        if own is None or paired(inside.terms, own.terms)[0] > 0:
+            self.answers.own = own = inside
+        return own
 
     def points(self, q: AbstractFamily) -> np.ndarray:
         """A few draws of q, to look at the target with when something is wrong."""

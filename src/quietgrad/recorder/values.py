@@ -1,7 +1,7 @@
 """The log density at points that the host chose, to look at a target with when something is wrong."""
 
 import functools
-from typing import Any, NamedTuple
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -11,20 +11,17 @@ from jaxtyping import Array, Float
 from .._host import on_device
 from ..metrics import BLOCK
 from ..points import Points
+from ..propriety import LogDensityProbe
 from ..targets import Target
-from ..trouble import Density, Values
+
+# Points of a call, so that all calls share one program.
+AT_ONCE = 32
 
 
-class Sight(NamedTuple):
-    """Evaluations of the log density, and of its gradient too, at points that the host chooses."""
-
-    values: Values
-    density: Density
-
-
-def sight_of(target: Target, dtype: Any) -> Sight:
-    """Of a target for which no program is there yet."""
-    return Sight(functools.partial(log_densities, target, dtype), _Later(target, dtype))
+def log_density_probe(target: Target, dtype: Any) -> LogDensityProbe:
+    """The probe of a target for which no program is there yet."""
+    values = functools.partial(log_densities, target, dtype)
+    return LogDensityProbe(target, dtype, values, _Later(target, dtype))
 
 
 @eqx.filter_jit
@@ -34,7 +31,7 @@ def _on_device(target: Target, z: Float[Array, "points dim"]) -> Float[Array, " 
 
 def log_densities(target: Target, dtype: Any, z: Float[np.ndarray, "points dim"]) -> np.ndarray:
     """The log density at points that the host chose, not too many numbers at once."""
-    block = max(1, min(len(z), BLOCK // z.shape[1]))
+    block = max(1, min(AT_ONCE, BLOCK // z.shape[1]))
     parts = []
     for first in range(0, len(z), block):
         some = z[first : first + block]

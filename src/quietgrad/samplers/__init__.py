@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from .antithetic import Antithetic
+from .chosen import Chosen
 from .iid import Iid
 from .latin_hypercube import LatinHypercube
 from .rqmc import Rqmc
@@ -16,4 +17,4 @@ REGISTRY: dict[str, Callable[[], AbstractSampler]] = {
     "latin-hypercube": LatinHypercube,
 }
 
-__all__ = ["REGISTRY", "AbstractSampler", "Antithetic", "Iid", "LatinHypercube", "Rqmc"]
+__all__ = ["REGISTRY", "AbstractSampler", "Antithetic", "Chosen", "Iid", "LatinHypercube", "Rqmc"]

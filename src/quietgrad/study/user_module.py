@@ -17,8 +17,7 @@ from .. import tasks
 from .._checks import lookup
 from ..estimators import REGISTRY as ESTIMATORS
 from ..estimators import AbstractEstimator, estimator
-from ..families import REGISTRY as FAMILIES
-from ..families import AbstractFamily
+from ..families import AbstractFamily, named
 from ..targets import Target
 from ..tasks import LEARNING_RATE, Task
 
@@ -51,7 +50,7 @@ class Registry:
 
     def family(self, name: str) -> type[AbstractFamily]:
         """The variational family of this name."""
-        return lookup(FAMILIES, name, "family")
+        return named(name)
 
     def estimator(self, name: str, **settings: Any) -> AbstractEstimator:
         """The estimator of this name with these settings, its draws among them."""

@@ -43,11 +43,15 @@ def traced_function(
     return found
 
 
-def batch_size_within(rows: int, batch_size: int) -> int:
-    """`batch_size` as an int, or a `ValueError` unless it is between 1 and `rows`."""
+def batch_size_within(rows: int, batch_size: int, no_rows: str = "") -> int:
+    """`batch_size` as an int, or a `ValueError` unless it is between 1 and `rows`.
+
+    `no_rows` says why there are none, where that is known.
+    """
     batch_size = whole(batch_size, "batch_size", least=1)
     if rows == 0:
-        raise ValueError("batch_size was given, but this target has no data to take batches of")
+        reason = no_rows or "this target has no data to take batches of"
+        raise ValueError(f"batch_size was given, but {reason}")
     if batch_size > rows:
         raise ValueError(
             f"batch_size is {batch_size} but there are only {rows} rows; "

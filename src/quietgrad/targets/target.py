@@ -65,6 +65,8 @@ class Target(eqx.Module):
     hyperparameter_count: int = eqx.field(static=True)
     # The devices that share out the work, if several do: see `sharding`.
     mesh: Mesh | None = eqx.field(static=True)
+    # Why a program's data are no rows, and what to do, for whoever asks for minibatches of them.
+    no_rows: str = eqx.field(static=True)
 
     def __init__(
         self,
@@ -77,6 +79,7 @@ class Target(eqx.Module):
         example: PyTree = None,
         model: AbstractNamedModel | None = None,
         hyperparameter_count: int = 0,
+        no_rows: str = "",
     ):
         check_arguments(log_prior, log_likelihood, data, dim, example)
         self.unravel = None
@@ -88,7 +91,7 @@ class Target(eqx.Module):
         self.log_likelihood = log_likelihood
         on_disk = mapped(data)
         self.data = as_data(data) if on_disk is None else on_disk
-        self.model, self.row_numbers, self.mesh = model, None, None
+        self.model, self.row_numbers, self.mesh, self.no_rows = model, None, None, no_rows
         rows = rows_of(self.data)
         self.size = rows if size is None else whole(size, "size", least=max(rows, 1))
         self.hyperparameter_count = hyperparameter_count
@@ -231,7 +234,7 @@ class Target(eqx.Module):
 
     def check_batch_size(self, batch_size: int) -> int:
         """`batch_size` as an int, or a `ValueError` unless it is between 1 and the rows at hand."""
-        return batch_size_within(self.rows, batch_size)
+        return batch_size_within(self.rows, batch_size, self.no_rows)
 
     def check_dim(self, dim: int) -> None:
         """Raise a `ValueError` unless `dim` is the length of a point, as far as it is known."""

@@ -5,13 +5,14 @@ Points are dicts of latent sites. The log density is minus `numpyro.infer.util.p
 
 import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 from jaxtyping import Array, Float, Key, PyTree
 from numpyro.handlers import seed, substitute, trace, uncondition
 from numpyro.infer import Predictive
@@ -45,6 +46,9 @@ class NumpyroModel(AbstractNamedModel):
 
     def log_prior(self, point: Point) -> Float[Array, ""]:
         """All of the log density but the rows."""
+        return unvalidated(self._log_prior, point)
+
+    def _log_prior(self, point: Point) -> Float[Array, ""]:
         if self.structure.enumerated:
             return self._summed_out(point)
         rows = () if self.rows is None else dict(self.rows.axes)
@@ -54,6 +58,9 @@ class NumpyroModel(AbstractNamedModel):
 
     def log_likelihood(self, point: Point, data: PyTree[Array]) -> Float[Array, " rows"]:
         """The sites in rows, summed over their other axes and without the plate's scale N / B."""
+        return unvalidated(lambda point: self._log_likelihood(point, data), point)
+
+    def _log_likelihood(self, point: Point, data: PyTree[Array]) -> Float[Array, " rows"]:
         assert self.rows is not None
         leaves, count = list(self.leaves), jax.tree.leaves(data)[0].shape[0]
         given = {}
@@ -78,7 +85,9 @@ class NumpyroModel(AbstractNamedModel):
         model = Given(model, self._plates({}))
         if self.structure.enumerated:
             model = seed(model, jax.random.key(0))
-        return constrain_fn(model, args, kwargs, point, return_deterministic=True)
+        return unvalidated(
+            lambda point: constrain_fn(model, args, kwargs, point, return_deterministic=True), point
+        )
 
     def all_at(self, point: Point) -> tuple[dict[str, Array], dict[str, Array], dict[str, Any]]:
         """From one run of the model, unless sites are summed out."""
@@ -95,12 +104,13 @@ class NumpyroModel(AbstractNamedModel):
         """Of every observed site, without the scale of a plate; none where sites are summed out."""
         if self.structure.enumerated:
             return {}
-        return self._unscaled(self._run(point, self.leaves, {})[0])
+        return self._unscaled(unvalidated(lambda point: self._run(point, self.leaves, {})[0], point))
 
     def _unscaled(self, log_probs: Mapping[str, Array]) -> dict[str, Array]:
-        plates = dict(self.structure.plates)
+        # A plate inside a scan is not in the list, and has all its rows.
+        parts = {name: plate.size / plate.taken for name, plate in self.structure.plates}
         scales = {
-            site.name: math.prod(plates[name].size / plates[name].taken for name, _ in site.plates)
+            site.name: math.prod(parts.get(name, 1.0) for name, _ in site.plates)
             for site in self.structure.observed
         }
         return {name: log_probs[name] / scale for name, scale in scales.items()}
@@ -142,7 +152,9 @@ class NumpyroModel(AbstractNamedModel):
         model, own_args, own_kwargs = self._call(self.leaves)
         if not args and not kwargs:
             model, args, kwargs = Given(model, self._plates({})), own_args, own_kwargs
-        drawn = Predictive(uncondition(model), dict(draws))(key, *args, **kwargs)
+        drawn = unvalidated(
+            lambda draws: Predictive(uncondition(model), draws)(key, *args, **kwargs), dict(draws)
+        )
         factors = [site.name for site in self.structure.factors]
         return {name: value for name, value in drawn.items() if name not in factors}
 
@@ -161,14 +173,55 @@ class NumpyroModel(AbstractNamedModel):
 
     def _summed_out(self, point: Point) -> Float[Array, ""]:
         with needs_extra("numpyro", "a model with discrete sites"):
-            from numpyro.contrib.funsor import config_enumerate, enum
+            from numpyro.contrib.funsor import config_enumerate, enum, log_density
         model, args, kwargs = self._call(self.leaves)
-        model = config_enumerate(Given(model, self._plates({})))
-        enumerated = enum(model, -self.structure.nesting - 1)
-        return -jnp.asarray(potential_energy(enumerated, args, kwargs, point, enum=True))
+        model = Given(model, self._plates({}))
+        enumerated = enum(config_enumerate(model), -self.structure.nesting - 1)
+        try:
+            return -jnp.asarray(potential_energy(enumerated, args, kwargs, point, enum=True))
+        except AssertionError:
+            # NumPyro 0.22 cannot add the Jacobian of a constrained site inside a scan whose discrete
+            # sites it sums out. So values come first, with their Jacobians, and the sum afterwards.
+            values, log_det = _values(model, args, kwargs, point)
+        try:
+            return log_density(enumerated, args, kwargs, values)[0] + log_det
+        except AssertionError as error:
+            names = ", ".join(repr(site.name) for site in self.structure.enumerated)
+            raise ValueError(
+                f"NumPyro fails to sum out the discrete sites ({names}) of this model; sum them out by "
+                "hand, for example with numpyro.distributions.MixtureSameFamily or a forward algorithm "
+                "in numpyro.factor, or take continuous sites out of the scan"
+            ) from error
 
     def _plates(self, given: dict[str, Array]) -> dict[str, Array]:
         return {name: jnp.arange(count) for name, count in self.taken} | given
+
+
+def _values(
+    model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], point: Point
+) -> tuple[dict[str, Array], Float[Array, ""]]:
+    """Latent sites on their own scale, and the log determinant of the map to it."""
+    free = substitute(
+        seed(model, jax.random.key(0)), substitute_fn=functools.partial(_unconstrain_reparam, point)
+    )
+    sites = trace(free).get_trace(*args, **kwargs)
+    factors = [sites[name] for name in map("_{}_log_det".format, point) if name in sites]
+    log_det = sum((jnp.sum(f["fn"].log_prob(f["value"])) for f in factors), start=jnp.zeros(()))
+    return {name: sites[name]["value"] for name in point}, log_det
+
+
+def unvalidated(run: Callable[[Any], Any], point: Any) -> Any:
+    """`run(point)` with NumPyro's validation of its numbers left out.
+
+    NumPyro validates numbers that it can see, and raises. A draw of q that makes a parameter invalid, a
+    scale negative, say, is a point without a density and no error: inside a program the density is NaN
+    there. So points with numbers are run as a batch of one.
+    """
+    leaves = jax.tree.leaves(point)
+    if any(isinstance(x, Tracer) for x in leaves):
+        return run(point)
+    found = jax.vmap(run)(jax.tree.map(lambda x: jnp.asarray(x)[None], point))
+    return jax.tree.map(lambda x: x[0], found)
 
 
 def _dims(site: Site, sizes: Mapping[str, int]) -> list[str | None]:
@@ -177,6 +230,6 @@ def _dims(site: Site, sizes: Mapping[str, int]) -> list[str | None]:
     for name, dim in site.plates:
         axis = len(site.batch) + dim
         # A deterministic site may have axes of its own to the right of its plates.
-        if axis >= 0 and shape[axis] == sizes[name]:
+        if axis >= 0 and shape[axis] == sizes.get(name, shape[axis]):
             names[axis] = name
     return names

@@ -28,6 +28,13 @@ NEEDS_NUMBERS = (
 )
 
 
+NO_ROWS = (
+    "rows of the NumPyro model cannot be told apart: they come from one plate, or one vector, that has "
+    "observed sites only, and from arguments that the model indexes by the plate's rows or that have a "
+    "row for each; write the model so, or leave batch_size out, and all rows are used"
+)
+
+
 def target_of(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Target:
     """The target of a NumPyro model that is called with these arguments."""
     if not callable(model):
@@ -38,7 +45,7 @@ def target_of(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Target:
     made, preferred = _read(take_apart((model, args, kwargs)))
     made, data, size = _with_rows(made, preferred)
     if data is None:
-        return Target(made.log_prior, example=made.origin(), model=made)
+        return Target(made.log_prior, example=made.origin(), model=made, no_rows=NO_ROWS)
     return Target(made.log_prior, made.log_likelihood, data, size, example=made.origin(), model=made)
 
 

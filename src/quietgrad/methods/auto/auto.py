@@ -4,27 +4,32 @@ Everything begins in the mean-field family, at fixed draws. A richer family star
 never ends below it. Gaussian families go on by Newton steps on the target's average gradient and
 curvature. What is left is annealed away by stochastic steps. The fit ends when neither the last round
 nor a Newton step promises to gain much. A family that cannot hold a mean-field solution explores first.
+A start that the user gave is gone on from, and the others have to beat it.
 """
 
+import math
 from collections.abc import Sequence
 
 import equinox as eqx
 
 from ..._checks import whole
-from ...clock import OPTIMISE
+from ...clock import EVALUATE, OPTIMISE
 from ...estimators import AbstractEstimator, resolve
 from ...families import AbstractFamily, FitsQuadratic, MeanField
 from ...judging import paired
 from ...points import Points
 from ...recorder import Answer
+from ...status import Status
 from ...targets import Target
 from ..fixed_draws import Climb
+from ..given_start import mean_field_at
 from ..method import AbstractMethod, Ending, Problem, Recorder, Scouted, started_from
 from ..newton import Curved
 from .anneal import anneal
 from .curvature import from_mode, newton_from, nothing_left, worth_newton
 from .explore import explore
 from .finish import finish
+from .given import better, from_given, near_optimum
 from .ladder import ladder, up
 from .scouting import scout_climbs, scout_modes
 from .stage import Runner
@@ -78,20 +83,28 @@ class Auto(AbstractMethod):
 
     def run(self, problem: Problem, recorder: Recorder) -> Ending:
         """Starts, curvature, annealing; for any family, up the ladder as long as it pays."""
-        q, run = problem.q, self._runner(problem, recorder)
-        first = _first(problem, recorder)
+        status, hint = self._run(problem, recorder)
+        if status is Status.CONVERGED and problem.start_given:
+            # It takes steps that gain nothing, or a gradient of next to nothing, to get here.
+            recorder.confirm_start()
+        return status, hint
+
+    def _run(self, problem: Problem, recorder: Recorder) -> Ending:
+        q, run, given = problem.q, self._runner(problem, recorder), None
         if recorder.judge.rows is not None:
             # Rows differ between the judge's draws: what it finds best is best by chance, among equals.
             recorder.prefer_last()
-        if problem.first is not None:
+        if problem.first is not None or problem.start_given:
             # What an ending is held against: the start itself, not where it was found to lead.
-            recorder.look(q, 0)
-        if not q.contains(first):
-            at = run.begin(recorder.look(q, 0), "explore")
-            at, rate = explore(run, at, q.advice.explore_rate, self.steps)
-            lengths = max(self.anneal_steps, at.step // 2), self.steps
-            return finish(run, at.answer, (rate, rate), lengths)
+            begun = recorder.look(q, 0)
+            given = begun if problem.start_given and math.isfinite(begun.terms.elbo) else None
+        first = _first(problem, recorder, given)
+        steps_only = given is not None and not self.fixed_draws and not isinstance(q, MeanField)
+        if steps_only or not q.contains(first):
+            return self._explored(run, q, given)
         points = self._points(problem, q, recorder)
+        if given is not None and (arrived := nothing_left(run, points, given)):
+            return arrived
         rungs = ladder(problem, points, recorder) if problem.any_family else []
         if rungs:
             answer, _ = self._mean_field(run, points, first)
@@ -99,8 +112,10 @@ class Auto(AbstractMethod):
                 run, answer, rungs, lambda below, richer: self._within(run, points, below, richer)
             )
             return self._within(run, points, answer, q) if reached is None else reached
-        ahead = from_mode(run, points, first, q)
-        if ahead is not None and ahead.rested and ahead.terms.gap < CONCLUSIVE:
+        ahead = None if given is None else from_given(run, points, given)
+        if not _conclusive(ahead):
+            ahead = better(ahead, from_mode(run, points, first, q, ahead))
+        if ahead is not None and _conclusive(ahead):
             answer, arrived = newton_from(run, points, ahead)
             gained, _ = paired(answer.terms, ahead.terms)
             if gained < run.gain:
@@ -109,13 +124,33 @@ class Auto(AbstractMethod):
             # as a funnel's, where means and scales must move together and no step sees how far.
             run.note("valley", answer.step, run.first(q), float("nan"), gained=gained)
             ahead = Curved(answer.q, answer.terms, answer.step)
-        answer, rested = self._mean_field(run, points, first, ahead)
-        return self._within(run, points, answer, q, ahead, rested=rested)
+        answer, rested = self._mean_field(run, points, first, ahead, given)
+        return self._within(run, points, answer, q, ahead, given, rested=rested)
+
+    def _explored(self, run: Runner, q: AbstractFamily, given: Answer | None) -> Ending:
+        """Bold steps, but not from a good start, then annealed ones: for families without a mean-field
+        member.
+        """
+        at = run.begin(run.recorder.look(q, 0) if given is None else given, "explore")
+        if given is not None:
+            rates = self._rates(q, near=True)
+            at, near = near_optimum(run, at, rates[0], self.anneal_steps)
+            if near:
+                answer = at.answer._replace(step=at.step)
+                return finish(run, answer, rates, (self.anneal_steps, self.steps))
+        at, rate = explore(run, at, q.advice.explore_rate, self.steps)
+        lengths = max(self.anneal_steps, at.step // 2), self.steps
+        return finish(run, at.answer, (rate, rate), lengths)
 
     def scout(self, problems: Sequence[Problem], recorder: Recorder) -> list[Scouted] | None:
         """Modes, or climbs at few draws; unknown for families that begin by exploring."""
-        firsts = [_first(problem, recorder, f" {n}") for n, problem in enumerate(problems)]
-        problem = problems[0]
+        problem, given = problems[0], None
+        if problem.start_given:
+            with recorder.clock.phase(EVALUATE):
+                given = Answer(problem.q, 0, recorder.terms(problem.q))
+        firsts = [
+            _first(each, recorder, given if n == 0 else None, f" {n}") for n, each in enumerate(problems)
+        ]
         if not self.fixed_draws or not problem.q.contains(firsts[0]):
             return None
         points = self._points(problem, problem.q, recorder)
@@ -142,23 +177,29 @@ class Auto(AbstractMethod):
         answer: Answer,
         q: AbstractFamily,
         ahead: Curved | None = None,
+        given: Answer | None = None,
         *,
         rested: bool = False,
     ) -> Ending:
-        """The best member of q's family, from the solution of a simpler one and from the mode.
+        """The best member of q's family, from the solution of a simpler one, from the mode, and from a
+        member that was given.
 
         `rested`: the answer is where a climb at fixed draws came to rest.
         """
         curved = worth_newton(run, points, q)
         if curved and ahead is None:
             ahead = from_mode(run, points, answer.q, q)
-        if type(answer.q) is not type(q):
+        beaten = given is not None and paired(answer.terms, given.terms)[0] < 0
+        if given is not None and beaten:
+            answer, rested = given._replace(step=run.recorder.steps), False
+        elif type(answer.q) is not type(q):
             answer, rested = self._richer(run, answer, q), False
         if rested and not curved and (arrived := nothing_left(run, points, answer)):
             return arrived
         if curved:
             start = Curved(answer.q, answer.terms, answer.step)
-            answer, arrived = newton_from(run, points, ahead, start)
+            # Steps from what was given have been taken.
+            answer, arrived = newton_from(run, points, ahead, None if beaten else start)
             if arrived:
                 return arrived
         return self._finish(run, points, answer, near=curved)
@@ -179,11 +220,18 @@ class Auto(AbstractMethod):
         return points
 
     def _mean_field(
-        self, run: Runner, points: Points, start: MeanField, ahead: Curved | None = None
+        self,
+        run: Runner,
+        points: Points,
+        start: MeanField,
+        ahead: Curved | None = None,
+        given: Answer | None = None,
     ) -> tuple[Answer, bool]:
         """The mean-field solution, with minibatches and a richer family only roughly; and whether a
-        climb ended at rest there.
+        climb ended at rest there. It ends early where a start that was given is out of reach.
         """
+        if given is not None and ahead is None:
+            ahead = Curved(given.q, given.terms, run.recorder.steps)
         if not self.fixed_draws:
             at = run.begin(run.recorder.look(start, 0), "mean-field")
             return explore(run, at, start.advice.explore_rate, self.steps)[0].answer, False
@@ -195,13 +243,17 @@ class Auto(AbstractMethod):
             how = how._replace(overfit=OVERFITTED)
         found = run.recorder.stage(
             "starts",
-            lambda: compete(points, start, run.recorder, how, ahead=ahead, draw_in=wide),
+            lambda: compete(
+                points, start, run.recorder, how, ahead=ahead, given=given is not None, draw_in=wide
+            ),
         )
         others = "".join(f"; {name} led to {elbo:.2f}" for name, elbo in found.others.items())
         numbers = {"elbo": found.answer.terms.elbo, "start": found.name, "others": others}
         run.note("climb", found.steps, run.first(start), float("nan"), **numbers)
         if run.problem.batch_size is None or type(run.problem.q) is type(start):
             return found.answer, found.rested
+        if given is not None and paired(found.answer.terms, given.terms)[0] < 0:
+            return found.answer, False
         # Some rows led here; on with all of them while steps are cheap.
         at, rates = run.begin(found.answer, "coarse"), self._rates(start, near=False)
         at, _ = anneal(run, at, rates, self.anneal_steps, self.steps, gain=COARSE, least_rounds=1)
@@ -227,8 +279,16 @@ class Auto(AbstractMethod):
         return advice.anneal_rate, advice.most_anneal_rate
 
 
-def _first(problem: Problem, recorder: Recorder, which: str = "") -> MeanField:
+def _conclusive(ahead: Curved | None) -> bool:
+    return ahead is not None and ahead.rested and ahead.terms.gap < CONCLUSIVE
+
+
+def _first(
+    problem: Problem, recorder: Recorder, given: Answer | None = None, which: str = ""
+) -> MeanField:
     """The mean-field start that goes with a problem."""
     if problem.first is not None:
         return problem.first
+    if given is not None:
+        return mean_field_at(given, problem.q)
     return MeanField.start_of(problem.q, recorder.rng(f"mean-field{which}"))

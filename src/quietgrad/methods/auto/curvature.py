@@ -56,14 +56,25 @@ def worth_newton(run: Runner, points: Points, q: AbstractFamily) -> bool:
     return few and suits(points, q)
 
 
-def from_mode(run: Runner, points: Points, around: AbstractFamily, q: AbstractFamily) -> Curved | None:
-    """Newton steps from the mode with its curvature, in q's family, where they are worth it."""
+def from_mode(
+    run: Runner,
+    points: Points,
+    around: AbstractFamily,
+    q: AbstractFamily,
+    rival: Curved | None = None,
+) -> Curved | None:
+    """Newton steps from the mode with its curvature, in q's family, where they are worth it.
+
+    They give up where they would not catch up with a `rival`, to which other steps led.
+    """
     if not worth_newton(run, points, q):
         return None
-    return run.recorder.stage("mode", lambda: _from_mode(run, points, around, q))
+    return run.recorder.stage("mode", lambda: _from_mode(run, points, around, q, rival))
 
 
-def _from_mode(run: Runner, points: Points, around: AbstractFamily, q: AbstractFamily) -> Curved | None:
+def _from_mode(
+    run: Runner, points: Points, around: AbstractFamily, q: AbstractFamily, ahead: Curved | None
+) -> Curved | None:
     recorder = run.recorder
     assert isinstance(q, FitsQuadratic)
     assert isinstance(around, HasMoments)
@@ -74,9 +85,10 @@ def _from_mode(run: Runner, points: Points, around: AbstractFamily, q: AbstractF
     start = None if mode is None else around_mode(q, mode, recorder)
     if mode is None or start is None:
         return None
-    recorder.tell_better(Answer(start.q, 0, start.terms), None, recorder.steps)
+    rival = None if ahead is None else Answer(ahead.q, ahead.steps, ahead.terms)
+    recorder.tell_better(Answer(start.q, 0, start.terms), rival, recorder.steps)
     start = start._replace(steps=recorder.steps)
-    found = newton(points, start, recorder, recorder.rng("newton from the mode"))
+    found = newton(points, start, recorder, recorder.rng("newton from the mode"), rival=rival)
     if not _slope(points, found.q, mode.z) < STEEP:
         found = found._replace(rested=False)
     numbers = {"elbo": start.terms.elbo, "later": found.terms.elbo}
@@ -216,4 +228,6 @@ def nothing_left(run: Runner, points: Points, answer: Answer) -> Ending | None:
 
 def promise(left: ExpectedGain) -> str:
     """In words."""
+    if not math.isfinite(left.nats):
+        return "the gradient is not finite at some fresh draws, so what is left to gain is unknown"
     return f"a further Newton step promises {left.nats:.3f} ± {left.error:.3f} nats"

@@ -1,5 +1,7 @@
 """The last stage of an automatic fit: annealed rounds until nothing promises much, and how that ends."""
 
+import math
+
 from ...points import Points
 from ...recorder import Answer
 from ...status import Status
@@ -42,7 +44,8 @@ def finish(
     if end == "out of steps":
         return Status.BUDGET, _out_of_steps(run, at.step)
     if left is not None and not left.nats - 2 * left.error < run.gain:
-        return Status.BUDGET, f"rounds of steps gain little, but {promise(left)}: a slow ridge"
+        ridge = ": a slow ridge" if math.isfinite(left.nats) else ""
+        return Status.BUDGET, f"rounds of steps gain little, but {promise(left)}{ridge}"
     return Status.CONVERGED, "the last round of steps gained too little to be worth another"
 
 

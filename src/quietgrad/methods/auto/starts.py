@@ -25,7 +25,7 @@ from ..newton import Curved
 
 # Fixed draws, fewer where they would be more numbers than this.
 DRAWS, LEAST_PAIRS, NUMBERS = 32, 2, 2**20
-OWN = "the family's own start"
+OWN, GIVEN = "the family's own start", "the start that was given, or Newton steps,"
 # Logarithm of the factor by which it is narrower where coordinates are many.
 DRAWN_IN = 3.0
 # Nats by which the ELBO at a climb's own draws may be too high where it rests.
@@ -55,12 +55,14 @@ def compete(
     how: Climb,
     *,
     ahead: Curved | None = None,
+    given: bool = False,
     draw_in: bool = False,
 ) -> Found:
     """Climb from the start, and from a narrow one where that went badly, and keep the better one.
 
-    `ahead` is where Newton steps from the mode led: a rival, if it is of the same family. With `draw_in`
-    the start may be narrower than what was given.
+    `ahead` is where Newton steps from the mode led: a rival, if it is of the same family. One that the
+    user gave, or that steps from it led to (`given`), is one in any case. With `draw_in` the start may
+    be narrower than what was given.
     """
     rng = recorder.rng("starts")
     start = finite_start(points, start, rng, recorder)
@@ -69,8 +71,9 @@ def compete(
     e = levelled_pairs(start.base, pairs, start.dim, rng)
     if ahead is not None:
         rival, alike = Answer(ahead.q, ahead.steps, ahead.terms), type(ahead.q) is type(start)
-        first = climb(points, start, e, how, recorder, step=ahead.steps, rival=rival, give_up=alike)
-        others = {"Newton steps from the mode": ahead.terms.elbo}
+        give_up = alike or given
+        first = climb(points, start, e, how, recorder, step=ahead.steps, rival=rival, give_up=give_up)
+        others = {GIVEN if given else "Newton steps from the mode": ahead.terms.elbo}
         return Found(
             Answer(first.q, first.steps, first.terms), OWN, others, first.steps, _at_rest(first)
         )

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Key, PyTree
+from jaxtyping import Array, Bool, Float, Key, PyTree
 
 from ...entropy import Path
 from ...families import AbstractFamily, HasEntropy, HasMoments, split
@@ -75,6 +75,11 @@ class AbstractQuadratic(AbstractSurrogate):
     ) -> tuple[model.AnyQuadratic, PyTree]:
         """Take in the integrand's gradients `goal` at the draws, `offset` from the mean of q."""
 
+    def started_over(self, memory: PyTree) -> Bool[Array, ""] | None:
+        """Whether the learner has just dropped what it knew, and beta with it; None if it never does."""
+        del memory
+        return None
+
     def refuses(self, target: Target, q: AbstractFamily, draws: int) -> str | None:
         """The mean must be known."""
         del target, draws
@@ -117,4 +122,9 @@ class AbstractQuadratic(AbstractSurrogate):
             beta = self.coefficient.read(state.averages, products)
             control = Control(beta * ours, scale_blocks(beta, mean), beta)
         v, memory = self.learn(v, state.memory, q, e, offset, theirs)
-        return control, QuadraticState(v, memory, self.coefficient.update(state.averages, products))
+        averages = self.coefficient.update(state.averages, products)
+        over = self.started_over(memory)
+        if over is not None:
+            fresh = self.coefficient.init(q)
+            averages = jax.tree.map(lambda new, old: jnp.where(over, new, old), fresh, averages)
+        return control, QuadraticState(v, memory, averages)

@@ -10,13 +10,17 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PyTree
+from jaxtyping import Array, Bool, Float, PyTree
 
 from ...families import AbstractFamily, HasMoments
 from . import model
 from .closed_form import AbstractQuadratic
 from .coefficient import AbstractCoefficient, LaggedBeta
 from .quadratic import Quadratic
+
+# Averages over some ten steps, as those behind beta. No quadratic at all misses the gradients by
+# themselves, a ratio of one, and a good learner starts there: twice that is no longer chance.
+DECAY, WORSE = 0.9, 2.0
 
 
 class Dense(NamedTuple):
@@ -35,10 +39,15 @@ class Dense(NamedTuple):
 
 
 class Memory(NamedTuple):
-    """The mean of q that b belongs to, and the number of steps taken in."""
+    """The mean of q that b belongs to, and the number of steps taken in; zero after starting over.
+
+    `missed` and `seen` are exponential averages of the squared residuals and of the squared gradients.
+    """
 
     center: Float[Array, " dim"]
     steps: Float[Array, ""]
+    missed: Float[Array, ""]
+    seen: Float[Array, ""]
 
 
 class StreamedQuadratic(AbstractQuadratic):
@@ -49,6 +58,10 @@ class StreamedQuadratic(AbstractQuadratic):
     and averages the noise after it, and never less than `gain` / w, which follows q as it moves. Costs
     O(L d^2) a step, O(d^3) for a full-rank family, and no target evaluations. Beyond `largest`
     dimensions the quadratic is learned as in `wide`. Unbiased with a lagged beta.
+
+    The error shrinks in the coordinates of q. Where those change by much from step to step (a triangle
+    that is nearly singular, few draws, bold steps) it can grow instead, without limit. So a quadratic
+    whose residuals are on average `WORSE` times the gradients themselves is dropped, and beta with it.
     """
 
     # At full strength from the first step, f~ needs no beta above one; heavy tails may suggest it.
@@ -68,7 +81,7 @@ class StreamedQuadratic(AbstractQuadratic):
             return self.wide.start(q)
         assert isinstance(q, HasMoments)
         zero = Dense(jnp.zeros(q.dim, q.dtype), jnp.zeros((q.dim, q.dim), q.dtype))
-        return zero, Memory(q.mean(), jnp.zeros((), q.dtype))
+        return zero, Memory(q.mean(), *jnp.zeros((3,), q.dtype))
 
     def moved(self, v: Any, memory: PyTree, q: HasMoments) -> model.AnyQuadratic:
         """b at the present mean: b + B dmu."""
@@ -96,4 +109,15 @@ class StreamedQuadratic(AbstractQuadratic):
         score = jax.vmap(q.transport_and_score)(e)[2]
         matrix = v.matrix - gain / draws * residual.T @ score
         learned = Dense(v.linear + gain * jnp.mean(residual, axis=0), (matrix + matrix.T) / 2)
-        return learned, Memory(q.mean(), memory.steps + 1)
+        missed = DECAY * memory.missed + (1 - DECAY) * jnp.mean(residual**2)
+        seen = DECAY * memory.seen + (1 - DECAY) * jnp.mean(goal**2)
+        # Written so that numbers that are not finite count as bad.
+        good = missed <= WORSE * seen
+        kept, numbers = jax.tree.map(
+            lambda x: jnp.where(good, x, 0), (learned, (memory.steps + 1, missed, seen))
+        )
+        return kept, Memory(q.mean(), *numbers)
+
+    def started_over(self, memory: PyTree) -> Bool[Array, ""] | None:
+        """No steps are left in the memory."""
+        return memory.steps == 0 if isinstance(memory, Memory) else None

@@ -5,33 +5,31 @@ import math
 import numpy as np
 from jaxtyping import Float
 
-# A coordinate whose location or scale has grown, or whose scale has shrunk, by this factor is looked at.
-SUSPICIOUS = 1e4
-# Coordinates that are looked at, the most suspicious first, and numbers that each may cost.
-LOOKED_AT, NUMBERS = 8, 2**22
+from .settings import DEFAULT, Propriety
 
 
-def suspicious(
+def displaced(
     mean: Float[np.ndarray, " dim"],
     std: Float[np.ndarray, " dim"],
     start_mean: Float[np.ndarray, " dim"],
     start_std: Float[np.ndarray, " dim"],
     factor: float,
+    settings: Propriety = DEFAULT,
 ) -> list[int]:
     """Coordinates that have moved, grown or shrunk by more than `factor`, the furthest first."""
-    moved = movement(mean, std, start_mean, start_std)
-    return [i for i in furthest(moved) if not moved[i] <= math.log(factor)]
+    moved = displacement(mean, std, start_mean, start_std)
+    return [i for i in furthest(moved, settings) if not moved[i] <= math.log(factor)]
 
 
-def furthest(moved: Float[np.ndarray, " dim"]) -> list[int]:
+def furthest(moved: Float[np.ndarray, " dim"], settings: Propriety = DEFAULT) -> list[int]:
     """The coordinates that have moved most, first the furthest; fewer where each costs much."""
     dim = moved.size
-    count = max(1, min(LOOKED_AT, dim, NUMBERS // dim))
+    count = max(1, min(settings.most_coordinates, dim, settings.most_numbers // dim))
     some = np.argpartition(-moved, count - 1)[:count]
     return [int(i) for i in some[np.argsort(-moved[some], kind="stable")]]
 
 
-def movement(
+def displacement(
     mean: Float[np.ndarray, " dim"],
     std: Float[np.ndarray, " dim"],
     start_mean: Float[np.ndarray, " dim"],

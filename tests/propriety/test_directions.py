@@ -8,7 +8,7 @@ import pytest
 
 import quietgrad as qg
 from quietgrad.points import Points
-from quietgrad.ridges import ridge
+from quietgrad.propriety import LogDensityProbe, unbounded_direction
 from quietgrad.status import Status
 
 GROUPS = np.repeat(np.eye(3), 5, axis=0)
@@ -27,7 +27,9 @@ def regression(prior_std, dtype=float):
 def looked_at(target, dtype, mean=None, std=None):
     mean = np.linalg.lstsq(DESIGN, Y)[0] if mean is None else mean
     std = np.full(mean.size, 0.3) if std is None else std
-    return ridge(target, Points(target, dtype), mean, std, np.dtype(dtype).itemsize)
+    points = Points(target, dtype)
+    probe = LogDensityProbe(target, dtype, lambda z: points(z)[0], points)
+    return unbounded_direction(probe, mean, std)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])

@@ -1,0 +1,154 @@
+"""Tails from values alone: what has mass, and what only looks like it because numbers end."""
+
+import math
+
+import numpy as np
+import pytest
+
+from quietgrad.propriety import DEFAULT, Propriety
+from quietgrad.propriety.tail import Profile, suspicious, tail_of
+
+PRECISIONS = [np.float64, np.float32]
+both = pytest.mark.parametrize("dtype", PRECISIONS)
+
+
+def profile(fn, dtype=np.float64, *, sds=1.0, resolved=None):
+    """A log density of the distance, in numbers of this precision."""
+    t = DEFAULT.second_look(dtype)
+    with np.errstate(all="ignore"):
+        values = np.asarray(fn(t.astype(dtype)), dtype).astype(float)
+        here = float(np.asarray(fn(np.zeros(1, dtype)), dtype)[0])
+        first = np.asarray(fn(np.asarray(DEFAULT.first_look(dtype), dtype)), dtype).astype(float)
+    if resolved is not None:
+        resolved = np.asarray(resolved(t))
+    made = Profile(t, values, here, sds, 1.0, float(np.finfo(dtype).eps), resolved)
+    near = made._replace(distances=np.asarray(DEFAULT.first_look(dtype)), values=first, resolved=None)
+    return made, near
+
+
+def softplus(t):
+    return np.logaddexp(t, 0).astype(t.dtype)
+
+
+def clipped(rate, dtype):
+    """rate times the log of exp(-t), which ends at the smallest normal number."""
+    return lambda t: rate * np.log(np.maximum(np.exp(-t), np.finfo(dtype).tiny))
+
+
+IMPROPER = {
+    "flat": lambda t: 0 * t,
+    "flat, ten nats down": lambda t: -10 * t**2 / (1 + t**2),
+    "towards a limit, as a log scale": lambda t: -5 + 5 * np.exp(-t),
+    "towards a limit, slowly": lambda t: -3 * t / (1 + t),
+    "t to the minus 0.8": lambda t: -0.8 * np.log1p(t),
+    "waves": lambda t: 3 * np.cos(t),
+    "rising slowly": lambda t: np.log1p(t),
+    "rising": lambda t: t,
+    "rising like a square": lambda t: t**2 - 3 * t,
+    "rising like an exponential function": lambda t: np.exp(t),
+    "falling first": lambda t: np.exp(t) - 50 * t,
+}
+PROPER = {
+    "a normal": lambda t: -0.5 * t**2,
+    "an exponential": lambda t: -t,
+    "a slow exponential": lambda t: -1e-3 * t,
+    "a wide normal": lambda t: -0.5 * (t / 1e4) ** 2,
+    "a logistic": lambda t: t - 2 * softplus(t),
+    "Cauchy": lambda t: -np.log1p(t**2),
+    "log Cauchy": lambda t: -np.log1p(t) - 2 * np.log(1 + np.log1p(t)),
+    "a scale": lambda t: t - np.exp(t),
+    "a wall": lambda t: np.where(t < 1e3, 0, -np.inf),
+    "a slope up to a wall": lambda t: np.where(t < 1e3, t, -np.inf),
+    "undefined from somewhere on": lambda t: np.where(t < 1e3, 0, np.nan),
+    "overflow after a fall": lambda t: np.where(t < 20, -t, np.inf),
+    "flat because of a floor far down": lambda t: np.maximum(-0.5 * t**2, -1e4),
+    "a smooth floor far down": lambda t: np.logaddexp(-0.5 * t**2, -350),
+    "a limit far down": lambda t: -350 * t / (1 + t),
+    "a second mode": lambda t: np.logaddexp(-0.5 * t**2, 100 - 0.5 * (t - 50) ** 2),
+}
+
+
+@both
+@pytest.mark.parametrize("name", IMPROPER)
+def test_infinite_mass_is_found(name, dtype):
+    whole, near = profile(IMPROPER[name], dtype)
+    assert suspicious(near, DEFAULT.improper_slope)
+    tail = tail_of(whole)
+    assert tail is not None
+    assert tail.improper
+    assert tail.certain == (name != "t to the minus 0.8")
+
+
+@both
+@pytest.mark.parametrize("name", PROPER)
+def test_finite_mass_is_not_accused(name, dtype):
+    tail = tail_of(profile(PROPER[name], dtype)[0])
+    assert tail is None or not tail.improper
+
+
+@both
+@pytest.mark.parametrize("rate", [0.05, 0.1, 1.0, 17.0])
+def test_a_transform_that_is_clipped_is_no_tail(rate, dtype):
+    """Four nats down or a thousand, whether a model tells it or not."""
+    assert tail_of(profile(clipped(rate, dtype), dtype)[0]) is None
+    ends = 0.9 * -math.log(np.finfo(dtype).tiny)
+    told = profile(clipped(rate, dtype), dtype, resolved=lambda t: t < ends)[0]
+    assert tail_of(told) is None
+
+
+@both
+def test_a_probability_that_is_clipped_next_to_one_is_no_tail(dtype):
+    """Depth is log eps: 16 nats in single precision."""
+    eps = np.finfo(dtype).eps
+    for scale in (0.1, 1.0, 30.0):
+        whole, _ = profile(lambda t, s=scale: np.log(np.maximum(np.exp(-s * t), eps)), dtype)
+        assert tail_of(whole) is None
+
+
+@both
+def test_a_floor_that_numbers_do_not_explain_is_a_tail(dtype):
+    """Five nats down at a distance of three: the user's own."""
+    tail = tail_of(profile(lambda t: np.maximum(-0.5 * t**2, -5), dtype)[0])
+    assert tail is not None
+    assert tail.improper
+
+
+@both
+def test_a_limit_on_the_scale_of_a_model_is_found_before_its_map_ends(dtype):
+    """exp(-t) as a scale with a prior of 1 / scale: flat to where it underflows, and infinite there."""
+    ends = -math.log(np.finfo(dtype).tiny)
+
+    def density(t, after):
+        return np.where(t < ends, -5 + 5 * np.exp(-t), after)
+
+    for after in (np.inf, -np.inf, np.nan, 1e9):
+        whole, near = profile(lambda t, a=after: density(t, a), dtype, resolved=lambda t: t < ends)
+        assert suspicious(near, DEFAULT.improper_slope)
+        tail = tail_of(whole)
+        assert tail is not None
+        assert tail.improper
+    # A gamma of shape 0.001 has finite mass, and falls by a tenth of a nat on the way.
+    gamma, _ = profile(
+        lambda t: np.where(t < ends, -1e-3 * t, np.inf), dtype, resolved=lambda t: t < ends
+    )
+    assert tail_of(gamma) is None
+
+
+@pytest.mark.parametrize("power", [1.5, 2.0, 2.9])
+def test_tails_without_a_variance_have_their_power(power):
+    tail = tail_of(profile(lambda t: -0.5 * power * np.log1p(t**2))[0])
+    assert tail is not None
+    assert not tail.improper
+    assert tail.slope == pytest.approx(-power, abs=1e-3)
+
+
+def test_values_whose_digits_have_gone_say_nothing():
+    """1e17 + anything small is 1e17."""
+    assert tail_of(profile(lambda t: 0 * t - 1e17)[0]) is None
+
+
+def test_the_numbers_are_the_settings():
+    strict = Propriety(slack=-30.0)
+    whole, _ = profile(IMPROPER["flat, ten nats down"])
+    assert tail_of(whole, strict) is None
+    assert tail_of(whole) is not None

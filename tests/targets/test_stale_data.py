@@ -70,6 +70,25 @@ def calls_a_jitted_helper(z):
     return density(jitted_helper(), z)
 
 
+@jax.jit
+def jitted_with_a_number(z):
+    return density(jnp.full(ROWS, NUMBER), z)
+
+
+def body_with_a_number(data, i):
+    return data.at[i].set(NUMBER), None
+
+
+def scans_with_a_number(z):
+    data, _ = jax.lax.scan(body_with_a_number, 0 * z[0] + jnp.zeros(ROWS), jnp.arange(ROWS))
+    return density(data, z)
+
+
+@jax.jit
+def jitted_with_a_rebound_global(z):
+    return density(REBOUND, z)
+
+
 def body(total, i):
     return total - 0.5 * (jnp.asarray(GLOBAL)[i] - total * 0) ** 2, jnp.asarray(GLOBAL)[i]
 
@@ -294,6 +313,9 @@ WAYS = {
     # jax itself has traced these before, and keeps what it read.
     "jitted": lambda: (lambda: jitted, in_place(GLOBAL)),
     "jitted helper": lambda: (lambda: calls_a_jitted_helper, in_place(GLOBAL)),
+    "jitted with a number": lambda: (lambda: jitted_with_a_number, set_global("NUMBER")),
+    "jitted, rebound": lambda: (lambda: jitted_with_a_rebound_global, set_global("REBOUND")),
+    "scan with a number": lambda: (lambda: scans_with_a_number, set_global("NUMBER")),
     "body of a scan": lambda: (lambda: scans, in_place(GLOBAL)),
     "body of a loop": lambda: (lambda: loops, in_place(GLOBAL)),
     "custom rule": lambda: (lambda: calls_a_function_with_a_rule, in_place(GLOBAL)),
@@ -303,6 +325,8 @@ WAYS = {
 # Numbers, which are literals of a program, and what a rule of differentiation reads.
 PARTS_OF_THE_PROGRAM = (
     "global number",
+    "jitted with a number",
+    "scan with a number",
     "dataclass",
     "numbers needed",
     "array without axes",
@@ -347,8 +371,10 @@ def test_a_target_made_anew_has_the_data_of_now(way, key):
     target = qg.Target.from_logdensity(make(), dim=1)
     assert first == pytest.approx(exact(FIRST), abs=1e-4)
     assert mean_of(target, key) == pytest.approx(exact(SECOND), abs=1e-4)
-    # What has been read stays as it was.
+    # What has been read stays as it was, compiled or not.
+    before = target.log_density(jnp.zeros(1))
     change(FIRST)
+    assert target.log_density(jnp.zeros(1)) == before
     assert mean_of(target, key) == pytest.approx(exact(SECOND), abs=1e-4)
 
 

@@ -20,10 +20,10 @@ from timing import save
 
 import quietgrad as qg
 from quietgrad._lbfgs import minimise
-from quietgrad.host_draws import independent, equal_magnitude_pairs, sobol_pairs
-from quietgrad.solvers.fixed_draws import FixedElbo
+from quietgrad.host_draws import equal_magnitude_pairs, iid, sobol_pairs
 from quietgrad.metrics import elbo_terms
 from quietgrad.points import Points
+from quietgrad.solvers.fixed_draws import FixedElbo
 
 TASKS = ("frisk", "counts", "breast-cancer", "a1a", "diabetes", "redwine")
 PAIRS, MANY, ITERATIONS, JUDGES = 16, 256, 300, 4096
@@ -38,7 +38,7 @@ def latin(base: Any, pairs: int, dim: int, rng: np.random.Generator) -> np.ndarr
 
 def mirrored(base: Any, pairs: int, dim: int, rng: np.random.Generator) -> np.ndarray:
     """Independent draws."""
-    e = independent(base, (pairs, dim), rng)
+    e = iid(base, (pairs, dim), rng)
     return np.concatenate([e, -e])
 
 

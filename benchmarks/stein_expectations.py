@@ -2,8 +2,8 @@
 
 Run from the repository: python benchmarks/stein_expectations.py [--models ...] [--repeats 20] [--again]
 
-A repetition is 4 chains of 250 draws. What is true is known by a formula, or comes from 40 other chains of
-1,000 draws with control variates, whose error is stored beside. Rows that are stored are left.
+A repetition is 4 chains of 250 draws. What is true is known by a formula, or comes from 40 other chains
+of 1,000 draws with control variates, whose error is stored beside. Rows that are stored are left.
 """
 
 import argparse

@@ -187,7 +187,7 @@ def slow():
     """The target and methods that do not end by themselves, with most of their programs compiled."""
     target = regression()
     methods = {
-        "auto": qg.Auto(gain=-1e9, steps=10**7),
+        "auto": qg.Auto(gain=-1.0, gain_each=-1.0, steps=10**7),
         "saa": qg.Saa(polish_steps=10**7),
         "sgd": qg.Sgd(steps=10**7),
     }

@@ -94,9 +94,11 @@ def test_the_same_answer_on_several_devices(devices, alone, tmp_path):
     # Fillers are among the rows that are shuffled, so that other minibatches are drawn.
     assert np.all(np.isfinite(found["minibatch"]))
     rows, half, points = -(-ROWS // devices), -(-ROWS // 2), AT_ONCE // devices
+    # Of the mesh of two axes, whose target has a hyperparameter: at the end of the fit.
+    shared = AT_ONCE // (devices // 2)
     assert shares_of_a_device(tmp_path) == {
         ("rows", "jit__run"): {(QUIET, rows), (QUIET, BATCH), (DRAWS // (devices // 2), half)},
-        ("rows", "jit_values"): {(AT_ONCE, rows)},
+        ("rows", "jit_values"): {(AT_ONCE, rows), (shared, half), (shared, 1)},
         ("draws", "jit__run"): {(-(-DRAWS // devices), DIM)},
         ("draws", "jit_values"): {(points, DIM)},
         ("starts", "jit_values"): {(points, DIM)},

@@ -367,7 +367,7 @@ JUDGES = [
         "return [pair for pair, ray in zip(found, parallel, strict=True) if id(ray) in sure]",
         "return found",
         "a hierarchy is called improper on the line where its effects are equal",
-        "tests/propriety/test_models.py -k 'no_proper and half-Cauchy'",
+        "tests/propriety/test_proper_models.py -k 'no_proper and half-Cauchy'",
     ),
     Mutant(
         "every peak is a spike",
@@ -375,7 +375,7 @@ JUDGES = [
         "spike_power: float = 0.97",
         "spike_power: float = 0.3",
         "a peak with a finite integral is called a spike",
-        "tests/propriety/test_models.py -k power_of_one",
+        "tests/propriety/test_proper_models.py -k power_of_one",
     ),
     Mutant(
         "noise that holds a run is not told",

@@ -94,7 +94,7 @@ class Auto(AbstractMethod):
         session.use_points(self._points(problem, session))
         steps_only = fit.given is not None and not self.fixed_draws and type(problem.q) is not MeanField
         if steps_only or not problem.q.contains(fit.first):
-            return fit.finish(fit.given or session.evaluate(problem.q, 0), far=True)
+            return fit.finish(fit.start, far=True)
         if fit.given is not None and problem.batch_size is None:
             ending = stationary_start(fit.given, session, self.curvature.fine * fit.gain)
             if ending is not None:
@@ -142,9 +142,9 @@ class Fit:
         self.auto, self.problem, self.session = auto, problem, session
         self.gain = max(auto.gain, auto.gain_each * problem.q.dim)
         self.given = given_start(problem, session)
-        if problem.first is not None and self.given is None:
-            # What an ending is held against: the start itself, not where it was found to lead.
-            session.evaluate(problem.q, 0)
+        # What an ending is held against: the start itself, not the mode or where it was found to lead.
+        # A start that was given has been recorded, even if its ELBO is not finite.
+        self.start = session.evaluate(problem.q, 0) if session.start is None else session.start
         self.first = _first(problem, session, self.given)
         self.estimator = None if isinstance(auto.estimator, str) else auto.estimator
 

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from . import tasks
     from .bases import Logistic, Normal, StudentT
     from .compilation_cache import keep_compiled
+    from .energy import fit_energy
     from .entropy import Closed, Sampled, StickTheLanding
     from .estimators import Controlled, Estimate, Pathwise, Quiet, ScoreFunction, estimator
     from .expectations import Expectations, posterior_expectations
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "bases": ["Logistic", "Normal", "StudentT"],
     "compilation_cache": ["keep_compiled"],
+    "energy": ["fit_energy"],
     "entropy": ["Closed", "Sampled", "StickTheLanding"],
     "estimators": ["Controlled", "Estimate", "Pathwise", "Quiet", "ScoreFunction", "estimator"],
     "expectations": ["Expectations", "posterior_expectations"],
@@ -106,6 +108,7 @@ __all__ = [
     "elbo_with_error",
     "estimator",
     "fit",
+    "fit_energy",
     "fit_many",
     "gradient_error",
     "gradient_variance",

@@ -5,7 +5,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from rich.console import Console
 from rich.live import Live
@@ -48,8 +48,18 @@ class Sight(NamedTuple):
         return " · ".join(parts)
 
 
+class Tells(Protocol):
+    """What the line needs to know: the stage of the work, seconds so far, and words for both."""
+
+    @property
+    def stage(self) -> str: ...  # noqa: D102
+    @property
+    def elapsed(self) -> float: ...  # noqa: D102
+    def words(self, since: float = 0.0) -> str: ...  # noqa: D102
+
+
 # A fit that nobody watches does not work out what there is to tell.
-Show = Callable[[Callable[[], Sight]], None]
+Show = Callable[[Callable[[], Tells]], None]
 
 
 def duration(seconds: float) -> str:
@@ -92,7 +102,7 @@ class LiveLine:
         self._now, self._told, self._sight = now, now(), None
         self._spinner = Spinner("dots")
 
-    def show(self, sight: Callable[[], Sight]) -> None:
+    def show(self, sight: Callable[[], Tells]) -> None:
         """Tell of an evaluation."""
         self._sight, self._told = sight(), self._now()
 
@@ -114,7 +124,7 @@ class PlainLines:
     def __init__(self, write: Callable[[str], None]):
         self._write, self._last, self._due, self._stage = write, None, 0.0, None
 
-    def show(self, sight: Callable[[], Sight]) -> None:
+    def show(self, sight: Callable[[], Tells]) -> None:
         """Write a line if one is due."""
         self._last = told = sight()
         if told.stage == self._stage and told.elapsed < self._due:

@@ -1,0 +1,29 @@
+"""Named methods: each one a combination of parts."""
+
+from ..moves import AbstractMove
+from ..weighting import AbstractWeighting, SteinWeighting
+from .maximum_likelihood import MaximumLikelihood
+
+
+def stein(
+    *,
+    chains: int = 256,
+    moves: int = 5,
+    start: str = "persistent",
+    move: AbstractMove | str = "mala",
+    weighting: AbstractWeighting | None = None,
+) -> MaximumLikelihood:
+    """Persistent chains with Stein weights."""
+    return MaximumLikelihood(start, move, moves, chains, weighting or SteinWeighting())
+
+
+def persistent_cd(
+    *, chains: int = 256, moves: int = 5, move: AbstractMove | str = "mala"
+) -> MaximumLikelihood:
+    """Persistent contrastive divergence: chains go on from where they were, with equal weights."""
+    return MaximumLikelihood("persistent", move, moves, chains)
+
+
+def cd(*, chains: int = 256, moves: int = 5, move: AbstractMove | str = "mala") -> MaximumLikelihood:
+    """Contrastive divergence, CD-k: k moves from the rows at each step."""
+    return MaximumLikelihood("rows", move, moves, chains)

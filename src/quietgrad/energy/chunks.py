@@ -13,7 +13,7 @@ import jax.random as jr
 import optax
 from jaxtyping import Array, Float, Int, Key, PyTree
 
-from ..methods.guarded_adam import GuardedState
+from ..solvers.guarded_adam import GuardedState
 from .methods import AbstractEnergyMethod, StepInfo
 from .problem import EnergyProblem
 

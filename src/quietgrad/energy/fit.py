@@ -14,12 +14,13 @@ from jaxtyping import Array, Float, Key, PyTree
 
 from .._blas import one_blas_thread
 from .._checks import check_key, described, part, whole
-from .._fingerprint import Recipe
+from .._fingerprint import Identity
 from .._progress import progress_line, time_left
 from ..clock import OPTIMISE, Clock
 from ..history import History
-from ..methods.guarded_adam import guarded_adam
 from ..recorder.limits import Ended, Interrupts, Limits
+from ..solvers.guarded_adam import guarded_adam
+from ..solvers.optimizer import Optimizer
 from ..status import Status
 from .chunks import Carry, Job, Told, agreement, run_chunk
 from .methods import REGISTRY as METHODS
@@ -144,9 +145,12 @@ class _Run:
         key: Key[Array, ""],
     ):
         self._key_start, key_steps = jr.split(key)
-        made = guarded_adam(rate) if optimizer is None else optimizer
+        # The rate is an argument of the steps: one program serves all rates.
+        made = Optimizer(guarded_adam(rate), "guarded adam")
+        if optimizer is not None:
+            made = Optimizer(optimizer, Identity(optimizer))
         dtype = problem.data.dtype
-        self._job = Job(problem, method, Recipe(made), batch_size, jnp.asarray(rate, dtype), key_steps)
+        self._job = Job(problem, method, made, batch_size, jnp.asarray(rate, dtype), key_steps)
         self._steps, self._clock, self._limits = steps, clock, limits
         self._history = History()
 

@@ -24,8 +24,9 @@ def as_data(data: PyTree) -> PyTree[Array]:
                 f"{name} has {int(bad.sum())} NaN or infinite values, the first in row {row}; "
                 "remove or impute these rows"
             )
-    # NumPy's arrays are copied: jax may share their memory, and they may be changed in place.
-    return jax.tree.map(lambda x: x if isinstance(x, jax.Array) else jnp.array(x), data)
+    # NumPy's arrays are copied at once, on the host: jax may share their memory, or copy them a little
+    # later, and they may be changed in place.
+    return jax.tree.map(lambda x: x if isinstance(x, jax.Array) else jnp.asarray(np.array(x)), data)
 
 
 def data_like(known: PyTree[Array], data: PyTree) -> PyTree[Array]:

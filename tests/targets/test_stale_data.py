@@ -322,8 +322,8 @@ WAYS = {
 }
 
 
-# Numbers, which are literals of a program, what a rule of differentiation reads, and arrays that functions
-# jitted by the user capture: jax keeps these inside the function's own program.
+# Numbers, which are literals of a program, what a rule of differentiation reads, and arrays that
+# functions jitted by the user capture: jax keeps these inside the function's own program.
 PARTS_OF_THE_PROGRAM = (
     "jitted",
     "jitted helper",

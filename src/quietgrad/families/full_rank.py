@@ -5,7 +5,7 @@ The triangle is one packed vector, so that every parameter is free and counted o
 
 import functools
 import math
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import jax.numpy as jnp
 import jax.random as jr
@@ -44,6 +44,21 @@ class FullRank(FitsQuadratic, HasEntropy, Invertible):
         dim = whole(dim, "dim", least=1)
         loc, log_diagonal = spread * jr.normal(key, (2, dim))
         return cls(loc=loc, packed=pack_triangle(jnp.diag(log_diagonal)), base=base)
+
+    @classmethod
+    def of_host(
+        cls,
+        loc: Float[np.ndarray, " dim"],
+        scale: Float[np.ndarray, "dim dim"],
+        dtype: Any,
+        base: AbstractBase = Normal(),
+    ) -> "FullRank":
+        """The member with this location and C, without compiling anything."""
+        dim, (rows, columns) = len(loc), np.tril_indices(len(loc))
+        raw = np.tril(scale, -1) + np.diag(np.log(np.diagonal(scale)))
+        packed = np.zeros(dim * (dim + 1) // 2, dtype)
+        packed[_host_order(dim)[rows, columns]] = raw[rows, columns]
+        return cls(loc=on_device(loc, dtype), packed=on_device(packed), base=base)
 
     @property
     def dim(self) -> int:
@@ -183,11 +198,7 @@ class FullRank(FitsQuadratic, HasEntropy, Invertible):
         return moved[rows, columns] / np.where(rows == columns, np.sqrt(2), 1.0)
 
     def _with(self, loc: Float[np.ndarray, " dim"], scale: Float[np.ndarray, "dim dim"]) -> "FullRank":
-        raw = np.tril(scale, -1) + np.diag(np.log(np.diagonal(scale)))
-        packed = np.zeros(self.packed.shape[0], self.dtype)
-        rows, columns = np.tril_indices(self.dim)
-        packed[_host_order(self.dim)[rows, columns]] = raw[rows, columns]
-        return FullRank(loc=on_device(loc, self.dtype), packed=on_device(packed), base=self.base)
+        return FullRank.of_host(loc, scale, self.dtype, self.base)
 
     def _host_scale(self) -> Float[np.ndarray, "dim dim"]:
         raw = np.tril(np.asarray(self.packed, float)[_host_order(self.dim)])

@@ -74,6 +74,10 @@ def _lines(module: eqx.Module, name: str = "", indent: str = "") -> list[str]:
         value, inner = getattr(module, field.name), f"{indent}  "
         if isinstance(value, eqx.Module) and dataclasses.fields(value):
             lines += _lines(value, f"{field.name}: ", inner)
+        elif isinstance(value, tuple) and any(isinstance(part, eqx.Module) for part in value):
+            lines.append(f"{inner}{field.name}:")
+            for part in value:
+                lines += _lines(part, indent=f"{inner}  ")
         else:
             lines.append(f"{inner}{field.name}: {value}")
     return lines

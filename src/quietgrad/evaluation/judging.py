@@ -1,7 +1,7 @@
 """One judge for everyone: the ELBO of any q at the same draws, which no fit has seen.
 
 Two families meet the same draws, and differences between them are paired: their error is far smaller
-than that of either ELBO. Draws come from the host, and Gaussians are carried along them there, so that
+than that of either ELBO. Draws come from the host, and Gaussians and their mixtures are carried along them there, so that
 the program of the target's values and gradients, which fits have anyway, is all that judging needs.
 Where draws would be many numbers they are made inside a program, pair by pair.
 """
@@ -19,7 +19,7 @@ from jaxtyping import Array, Float, Int, UInt32
 from .._numerics.lapack import over_points
 from .._util.device import on_device
 from .._util.random import key_of
-from ..families import AbstractFamily, FitsQuadratic
+from ..families import AbstractFamily, OnHost
 from ..scale.sharding import on_all_devices, put_together, shared_out, shares
 from ..targets import Target
 from ..targets.in_blocks import log_density_in_blocks
@@ -132,7 +132,7 @@ class Judge:
         )
 
     def _block(self, q: AbstractFamily, number: int) -> Terms:
-        if isinstance(q, FitsQuadratic):
+        if isinstance(q, OnHost):
             points = self._points(q.dim, q.dtype)
             if points is not None:
                 return _on_host(points, q, self._half(q, number))
@@ -179,12 +179,12 @@ class Judge:
         return Terms(values, mean, np.sqrt(square), int(found[3]), float(found[4]))
 
 
-def _on_host(points: Points, q: FitsQuadratic, half: Float[np.ndarray, "pairs base"]) -> Terms:
-    """The terms of a Gaussian, or the like, at one block of pairs."""
+def _on_host(points: Points, q: OnHost, half: Float[np.ndarray, "pairs base"]) -> Terms:
+    """The terms of a family that can carry draws in NumPy, at one block of pairs."""
     e, pairs = np.concatenate([half, -half]), len(half)
     with np.errstate(all="ignore"):
-        z = q.host_transport(e)
-        values = points(z)[0] - q.host_log_prob(e)
+        z, log_q = q.host_transport_and_log_prob(e)
+        values = points(z)[0] - log_q
         first, second = z[:pairs], z[pairs:]
         std = np.sqrt(np.mean((0.5 * (first - second)) ** 2, axis=0))
         bad, variance = int(np.sum(~np.isfinite(values))), float(np.var(values))

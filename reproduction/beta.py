@@ -17,10 +17,10 @@ import jax.random as jr
 import optax
 
 import quietgrad as qg
-from quietgrad.environment import environment
-from quietgrad.gradient_noise import gradient_error, gradient_variance, variance_ratio
+from quietgrad._util.environment import environment
+from quietgrad.estimators.surrogates.quadcv.coefficient import Averages, Products
+from quietgrad.evaluation.gradient_noise import gradient_error, gradient_variance, variance_ratio
 from quietgrad.study.jobs import seed_of
-from quietgrad.surrogates.quadcv.coefficient import Averages, Products
 
 HERE = Path(__file__).parent
 PATH = HERE / "beta.json"

@@ -9,12 +9,12 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
-from quietgrad.bases import AbstractBase, Normal
-from quietgrad.control_variates import QuadraticColumn
 from quietgrad.estimators import Controlled
+from quietgrad.estimators.control_variates import QuadraticColumn
+from quietgrad.estimators.surrogates import Quadratic
+from quietgrad.families.bases import AbstractBase, Normal
 from quietgrad.families.flow import AbstractFlow, AbstractLayer
 from quietgrad.families.real_nvp import HIDDEN_WIDTHS, Coupling, couplings_of
-from quietgrad.surrogates import Quadratic
 
 
 def quadcv_criterion(

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
 
-from .._random import key_of
+from .._util.random import key_of
+from ..evaluation.judging import paired_difference
 from ..families import AbstractFamily, FullRank, LowRank, WhitenedRealNVP
-from ..judging import paired_difference
-from ..recorder import Recorder
+from ..session import Recorder
 from .method import Ending
 
 if TYPE_CHECKING:

@@ -1,8 +1,8 @@
 """A study's tasks, families and estimators by name: the package's, and those of the user's Python file.
 
-The file may define `TASKS`, a dict from names to functions that return a `quietgrad.tasks.Task` or a
-bare `Target` of known dim, `FAMILIES`, a dict from names to subclasses of `AbstractFamily`, and
-`ESTIMATORS`, a dict from names to functions of `draws` and settings.
+The file may define `TASKS`, a dict from names to functions that return a
+`quietgrad.datasets.tasks.Task` or a bare `Target` of known dim, `FAMILIES`, a dict from names to
+subclasses of `AbstractFamily`, and `ESTIMATORS`, a dict from names to functions of `draws` and settings.
 """
 
 import functools
@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .. import tasks
-from .._checks import lookup
+from .._util.checks import lookup
+from ..datasets import tasks
+from ..datasets.tasks import LEARNING_RATE, Task
 from ..estimators import REGISTRY as ESTIMATORS
 from ..estimators import AbstractEstimator, estimator
 from ..families import REGISTRY as FAMILIES
 from ..families import AbstractFamily, named
 from ..targets import Target
-from ..tasks import LEARNING_RATE, Task
 
 _LOADING = threading.Lock()
 
@@ -130,5 +130,5 @@ def _as_task(name: str, made: Any) -> Task:
         )
     problem = "a Target without dim" if isinstance(made, Target) else type(made).__name__
     raise TypeError(
-        f"TASKS[{name!r}] must return a quietgrad.tasks.Task or a Target with dim; got {problem}"
+        f"TASKS[{name!r}] must return a Task (quietgrad.datasets.tasks.Task) or a Target with dim; got {problem}"
     )

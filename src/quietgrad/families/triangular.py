@@ -16,9 +16,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
-from .._checks import whole
-from .._host import on_device
-from ..bases import AbstractBase, Normal
+from .._util.checks import whole
+from .._util.device import on_device
+from .bases import AbstractBase, Normal
 from .capabilities import Invertible
 from .family import AbstractFamily
 from .full_rank import FullRank, pack_triangle
@@ -51,7 +51,9 @@ class Triangular(AbstractFamily, Invertible):
         cls, dim: int, *, key: Key[Array, ""], spread: float = 0.5, base: AbstractBase = Normal()
     ) -> "Triangular":
         """The start of the full-rank family, as it is."""
-        return cls.of_gaussian(FullRank.init(whole(dim, "dim", least=1), key=key, spread=spread, base=base))
+        return cls.of_gaussian(
+            FullRank.init(whole(dim, "dim", least=1), key=key, spread=spread, base=base)
+        )
 
     @classmethod
     def of_gaussian(cls, gaussian: FullRank, order: Any = None) -> "Triangular":

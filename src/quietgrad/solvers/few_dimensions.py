@@ -16,11 +16,11 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Int
 
-from .._host import on_device
-from .._lbfgs import LbfgsState, iterate
-from ..bases import Normal
+from .._numerics.lbfgs import LbfgsState, iterate
+from .._util.device import on_device
+from ..evaluation.host_draws import sobol_pairs
+from ..families.bases import Normal
 from ..families.triangular import Triangular
-from ..host_draws import sobol_pairs
 
 Density = Callable[
     [Float[np.ndarray, "points k"]], tuple[Float[np.ndarray, " points"], Float[np.ndarray, "points k"]]

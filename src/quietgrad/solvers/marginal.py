@@ -12,10 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from .._host import on_device
-from .._lapack import over_points
+from .._numerics.lapack import over_points
+from .._util.device import on_device
 from ..families.conditional import Nested, NestedLaplace, NestedSkewed
-from ..recorder import Recorder
+from ..session import Recorder
 
 # Points that a call has room for, those worked on together, and numbers that these may hold.
 ROOM, TOGETHER, HELD = 32, 8, 2**16

@@ -12,13 +12,20 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .._host import on_device
+from .._util.device import on_device
 from ..families import AbstractFamily, FullRank, HasMoments
 from ..families.conditional import Hierarchical, Nested, NestedLaplace, without_globals
 from ..families.triangular import Triangular
-from ..recorder import Candidate, Recorder
+from ..session import Candidate, Recorder
 from ..structure import Structure
-from .few_dimensions import FlowSteps, Gaussian, GaussianSteps, PeakSearch, influence_order, standardised_pairs
+from .few_dimensions import (
+    FlowSteps,
+    Gaussian,
+    GaussianSteps,
+    PeakSearch,
+    influence_order,
+    standardised_pairs,
+)
 from .marginal import Marginal
 from .solver import AbstractSolver, Feedback, Step
 

@@ -12,10 +12,10 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, Key
 
-from ..._checks import whole
-from ...bases import AbstractBase, Normal
+from ..._util.checks import whole
 from ...structure import Structure
 from ..advice import Advice
+from ..bases import AbstractBase, Normal
 from ..capabilities import Invertible
 from ..family import AbstractFamily
 from ..full_rank import FullRank, pack_triangle

@@ -45,9 +45,7 @@ class LinearLocals(AbstractConditional):
             turned = solve_triangular(root.corner, turned.T, lower=True, trans="T").T
             slope = turned.reshape(structure.b, structure.n, structure.k).transpose(0, 2, 1)
         mean = mean - jnp.sum(slope * center[None, :, None], axis=1)
-        return cls(
-            mean, pack(root.diagonal), slope, jnp.zeros_like(slope), root.transition, structure
-        )
+        return cls(mean, pack(root.diagonal), slope, jnp.zeros_like(slope), root.transition, structure)
 
     def at(self, g: Float[Array, " k"]) -> Locals:
         """Linear means and log scales."""

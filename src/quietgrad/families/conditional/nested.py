@@ -79,9 +79,7 @@ class Nested(AbstractConditional):
         start = self.parameters + jnp.sum(self.slopes * shift, axis=1)
         return self.step(g, self.iterate(g, start, MOST)).after
 
-    def iterate(
-        self, g: Float[Array, " k"], x: Float[Array, "p n"], most: int
-    ) -> Float[Array, "p n"]:
+    def iterate(self, g: Float[Array, " k"], x: Float[Array, "p n"], most: int) -> Float[Array, "p n"]:
         """Steps until one is small, without derivatives."""
         g, x = jax.lax.stop_gradient((g, x))
 

@@ -64,9 +64,7 @@ class NestedSkewed(Nested):
         points = self._points(x)
 
         def derivatives(z: Float[Array, "1 n"]) -> tuple[Array, Array]:
-            return jax.jvp(
-                jax.grad(lambda z: self.density(g, z)), (z,), (jnp.ones_like(z),)
-            )
+            return jax.jvp(jax.grad(lambda z: self.density(g, z)), (z,), (jnp.ones_like(z),))
 
         first, second = jax.vmap(derivatives)(points[:, None, :])
         first, second = first[:, 0], second[:, 0]

@@ -2,6 +2,7 @@
 
 from .advice import Advice
 from .capabilities import HasDiagonalScale, HasEntropy, HasMoments, HasPathMetric, Invertible, OnHost
+from .conditional import Hierarchical
 from .family import AbstractFamily, split
 from .fits_quadratic import FitsQuadratic
 from .flow import AbstractFlow
@@ -12,6 +13,7 @@ from .mixture import Components, Mixture
 from .real_nvp import AffineRealNVP, RealNVP
 from .registry import ANY_FAMILY, OTHER_NAMES, REGISTRY, named
 from .structured import AbstractStructured, Arrowhead, Chain
+from .triangular import Triangular
 from .whitened_flow import WhitenedRealNVP
 from .with_hyperparameters import (
     AbstractWithHyperparameters,
@@ -39,12 +41,14 @@ __all__ = [
     "HasEntropy",
     "HasMoments",
     "HasPathMetric",
+    "Hierarchical",
     "Invertible",
     "LowRank",
     "MeanField",
     "Mixture",
     "OnHost",
     "RealNVP",
+    "Triangular",
     "WhitenedRealNVP",
     "WithHyperparameters",
     "WithHyperparametersAndEntropy",

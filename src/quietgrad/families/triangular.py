@@ -1,11 +1,11 @@
 """A small triangular flow for a few coordinates: skewed, with tails and scales that follow each other.
 
 In the coordinates of a Gaussian, one coordinate after the other (Knothe-Rosenblatt):
-  v_j = sinh(exp(tail_j) asinh e_j + skew_j),
-  u_j = shift_j + M_j phi(u_<j) + exp(log_scale_j + S_j phi(u_<j)) v_j,    phi(u) = (u, sqrt(1 + u^2) - 1),
+  v_j = sinh(exp(tail_j) asinh e_j + skew_j),    phi(u) = (u, sqrt(1 + u^2) - 1),
+  u_j = shift_j + M_j phi(u_<j) + exp(log_scale_j + S_j phi(u_<j)) v_j,
   z = mu + C u.
-The sinh-arcsinh transform (Jones & Pewsey 2009) has a skew and tails from light to heavy; phi has slopes of
-its own to both sides. Some dozens of numbers that a quasi-Newton method can learn at fixed draws.
+The sinh-arcsinh transform (Jones & Pewsey 2009) has a skew and tails from light to heavy; phi has slopes
+of its own to both sides. Some dozens of numbers that a quasi-Newton method can learn at fixed draws.
 """
 
 import functools

@@ -4,7 +4,6 @@ import dataclasses
 import os
 from typing import Any
 
-import equinox as eqx
 from jax.sharding import Mesh
 from jaxtyping import Array, Key, PyTree
 
@@ -154,7 +153,7 @@ def problem_of(
                 f"the target does not say its dim, so a family cannot be made from the name {family!r}; "
                 "make the target with dim=... or example=..., or hand in a family"
             )
-        family = eqx.filter_jit(made.init)(target.dim, key=key)
+        family = made.for_target(target, key=key)
     instance(family, AbstractFamily, "family")
     if hyperparameters is not None:
         hyperparameters = checked(hyperparameters, family.dtype)

@@ -7,6 +7,7 @@ conditionals are Gaussian (`nested.py`). Centred models need not be rewritten fo
 
 from typing import ClassVar
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -14,6 +15,7 @@ from jaxtyping import Array, Float, Key
 
 from ..._util.checks import whole
 from ...structure import Structure
+from ...targets import Target
 from ..advice import Advice
 from ..bases import AbstractBase, Normal
 from ..capabilities import Invertible
@@ -21,8 +23,10 @@ from ..family import AbstractFamily
 from ..full_rank import FullRank, pack_triangle
 from ..mean_field import MeanField
 from ..structured import AbstractStructured, Arrowhead, Chain
+from ..structured.found import structure_for
 from .linear import LinearLocals
 from .locals import AbstractConditional
+from .nested import NestedLaplace
 
 
 class Hierarchical(AbstractFamily, Invertible):
@@ -55,6 +59,15 @@ class Hierarchical(AbstractFamily, Invertible):
         structure = Structure.leading(dim) if structure is None else structure
         loc, log_std = spread * jr.normal(key, (2, dim))
         return cls._of_mean_field(loc, log_std, structure, base)
+
+    @classmethod
+    def for_target(cls, target: Target, *, key: Key[Array, ""]) -> "Hierarchical":
+        """The start for a target, whose structure is found."""
+        structure = structure_for(target)
+        first = eqx.filter_jit(cls.init)(structure.dim, key=key, structure=structure)
+        assert isinstance(first.of_locals, LinearLocals)
+        # As few programs as can be: the member is of the kind that the fit ends with.
+        return cls(first.of_globals, NestedLaplace.begin(target, structure, first.of_locals.mean))
 
     @classmethod
     def _of_mean_field(

@@ -1,8 +1,8 @@
 """Nested skewed normals: given the globals, each local's best sinh-arcsinh normal, by Newton steps.
 
   z_i = m_i + s_i t(e_i; a_i)  (`skew.py`) maximises  E f(g, z) + sum_i log s_i + E log t'(e_i; a_i).
-Given the globals the locals are independent, so the expectation over all of them is a sum of expectations
-over each, and a Gauss-Hermite rule of a few nodes has it: every local at its own node x_k, all at once.
+Given the globals the locals are independent, so the expectation over all of them is a sum of
+expectations over each. A Gauss-Hermite rule of a few nodes has it: all locals at their node x_k at once.
 With log s_i = l, its derivatives by (m, l, a) need z_m = 1, z_l = s t, z_a = s dt/da, and f', f'' at the
 nodes: a gradient and one product with the Hessian a node, whatever n.
 """

@@ -5,8 +5,24 @@ from .flow import FlowRung
 from .full_rank import FullRankRung
 from .low_rank import LowRankRung
 from .rung import AbstractRung
+from .structured import HierarchyRung, StructuredRung
 
 # The cheapest first.
-RUNGS: tuple[AbstractRung, ...] = (FullRankRung(), FlowRung(), LowRankRung())
+RUNGS: tuple[AbstractRung, ...] = (
+    FullRankRung(),
+    HierarchyRung(),
+    StructuredRung(),
+    FlowRung(),
+    LowRankRung(),
+)
 
-__all__ = ["RUNGS", "AbstractRung", "Evidence", "FlowRung", "FullRankRung", "LowRankRung"]
+__all__ = [
+    "RUNGS",
+    "AbstractRung",
+    "Evidence",
+    "FlowRung",
+    "FullRankRung",
+    "HierarchyRung",
+    "LowRankRung",
+    "StructuredRung",
+]

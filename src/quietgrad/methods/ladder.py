@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..clock import EVALUATE
+from ..evaluation.judging import paired_difference
 from ..families import FitsQuadratic, MeanField
-from ..judging import paired_difference
-from ..recorder import Candidate
+from ..session import Candidate
+from ..session.clock import EVALUATE
 from .method import Ending
 from .rungs import AbstractRung, Evidence
 

@@ -9,9 +9,9 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Array, UInt32
 
-from .._random import key_of
+from .._util.random import key_of
 from ..families import AbstractFamily, FitsQuadratic, MeanField
-from ..recorder import Candidate, Problem, Recorder
+from ..session import Candidate, Problem, Recorder
 from ..status import Status
 from ..targets import Target
 

@@ -15,7 +15,7 @@ from ...diagnostics.evidence import gather
 from ...diagnostics.shapes import Shapes
 from ...diagnostics.verdict import judge
 from ...families import AbstractFamily
-from ...recorder import Candidate
+from ...session import Candidate
 from ...status import Status
 from ...targets import Target
 

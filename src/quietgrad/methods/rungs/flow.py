@@ -2,9 +2,9 @@
 
 from typing import TYPE_CHECKING, ClassVar
 
-from ...clock import COMPILE
 from ...families import HasMoments, WhitenedRealNVP
-from ...recorder import Candidate
+from ...session import Candidate
+from ...session.clock import COMPILE
 from ..method import Ending
 from .evidence import Evidence
 from .full_rank import FullRankRung

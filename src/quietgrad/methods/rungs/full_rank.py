@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from ..._host import on_device
+from ..._util.device import on_device
 from ...families import AbstractFamily, FullRank
-from ...recorder import Candidate
+from ...session import Candidate
 from ..method import Ending
 from .evidence import Evidence
 from .rung import AbstractRung

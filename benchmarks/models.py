@@ -12,6 +12,7 @@ PyMC's JAX back end turns on double precision, so PyMC's models run in it under 
 import argparse
 import os
 import sys
+import tempfile
 import time
 from typing import Any
 
@@ -125,16 +126,22 @@ def run(given: argparse.Namespace) -> int:
 def fit(rows: Store, name: str, tool: str, seed: int, precision: str) -> int:
     """One fit in a process of its own: its row is stored and printed; whether it is a fault."""
     command = [sys.executable, "-m", "brought.cell", name, tool, str(seed)]
-    began, place, row = time.time(), {}, None
-    environment = _environment(precision) | {"CELL_STARTED": repr(began)}
-    for line in printed(command, environment, rows=1, limit=LIMIT):
-        if isinstance(line, str):
-            row = {"model": name, "tool": tool, "seed": seed, "status": "fault", "hint": line}
-            row |= {"verdict": DO_NOT_TRUST, "answer": None, "seconds": round(time.time() - began, 1)}
-        elif "model" in line:
-            row = line
-        else:
-            place = line
+    place, row = {}, None
+    with tempfile.TemporaryDirectory() as empty:
+        began = time.time()
+        environment = _environment(precision, empty) | {"CELL_STARTED": repr(began)}
+        for line in printed(command, environment, rows=1, limit=LIMIT):
+            if isinstance(line, str):
+                row = {"model": name, "tool": tool, "seed": seed, "status": "fault", "hint": line}
+                row |= {
+                    "verdict": DO_NOT_TRUST,
+                    "answer": None,
+                    "seconds": round(time.time() - began, 1),
+                }
+            elif "model" in line:
+                row = line
+            else:
+                place = line
     assert row is not None
     rows.put(row, place)
     print(words(judge(row, read(STORE).get(name)), precision), flush=True)
@@ -155,9 +162,12 @@ def words(row: dict[str, Any], precision: str) -> str:
     )
 
 
-def _environment(precision: str) -> dict[str, str]:
-    """Nothing compiled is taken from disk; not PyTensor's either."""
-    return os.environ | {"JAX_ENABLE_X64": PRECISIONS[precision], "TQDM_DISABLE": "1"}
+def _environment(precision: str, compiled: str | None = None) -> dict[str, str]:
+    """What a process is told: its precision, and a folder for what PyTensor compiles."""
+    found = os.environ | {"JAX_ENABLE_X64": PRECISIONS[precision], "TQDM_DISABLE": "1"}
+    if compiled is not None:
+        found["PYTENSOR_FLAGS"] = f"base_compiledir={compiled}"
+    return found
 
 
 if __name__ == "__main__":

@@ -104,9 +104,12 @@ def summary(copies: Float[np.ndarray, "copies chains draws values"]) -> dict[str
     r_hat, size, errors = [], [], []
     for moment in (first, second):
         # Averages over copies can be constant, as a mean that is zero by symmetry is.
-        varies = moment.std(axis=(0, 1)) > 1e-9 * std.clip(1e-12)
-        r_hat.append(np.where(varies, split_gelman_rubin(moment), 1.0))
-        size.append(np.where(varies, effective_sample_size(moment), np.inf))
+        varies = moment.std(axis=(0, 1)) > 1e-9 * std
+        r_hat.append(np.ones_like(std))
+        size.append(np.full_like(std, np.inf))
+        if varies.any():
+            r_hat[-1][varies] = split_gelman_rubin(moment[..., varies])
+            size[-1][varies] = effective_sample_size(moment[..., varies])
         errors.append(moment.std(axis=(0, 1)) / np.sqrt(size[-1]))
     quantiles = np.quantile(copies, QUANTILES, axis=(0, 1, 2))
     r_hat, size = np.nanmax(r_hat, axis=0), np.nanmin(size, axis=0)

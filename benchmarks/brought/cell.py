@@ -28,7 +28,7 @@ def main(name: str, tool: str, seed: int) -> None:
     )
     from zoo.cell import changed, plain
 
-    from quietgrad.environment import environment
+    from quietgrad._util.environment import environment
 
     from . import load
     from .reference import digits, processor_seconds

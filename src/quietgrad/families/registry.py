@@ -12,7 +12,6 @@ from .mean_field import MeanField
 from .mixture import Mixture
 from .real_nvp import AffineRealNVP, RealNVP
 from .structured import Arrowhead, Chain
-from .triangular import Triangular
 from .whitened_flow import WhitenedRealNVP
 
 REGISTRY: dict[str, type[AbstractFamily]] = {
@@ -23,7 +22,6 @@ REGISTRY: dict[str, type[AbstractFamily]] = {
     "chain": Chain,
     "hierarchical": Hierarchical,
     "mixture": Mixture,
-    "triangular": Triangular,
     "real-nvp": RealNVP,
     "real-nvp-affine": AffineRealNVP,
     "real-nvp-whitened": WhitenedRealNVP,

@@ -62,13 +62,23 @@ class Triangular(AbstractFamily, Invertible):
         zero = on_device(np.zeros(dim, dtype))
         pairs = on_device(np.zeros((dim * (dim - 1) // 2, FEATURES), dtype))
         places = on_device(np.arange(dim) if order is None else order, np.int32)
-        return cls(zero, zero, zero, zero, pairs, pairs, gaussian, places, gaussian.base)
+        return cls(
+            shift=zero,
+            log_scale=zero,
+            skew=zero,
+            tail=zero,
+            mean_slope=pairs,
+            scale_slope=pairs,
+            gaussian=gaussian,
+            order=places,
+            base=gaussian.base,
+        )
 
     def _start_from(self, other: AbstractFamily, *, key: Key[Array, ""]) -> "Triangular":
         """The Gaussian itself."""
         if isinstance(other, MeanField):
             packed = pack_triangle(jnp.diag(other.log_std))
-            return type(self).of_gaussian(FullRank(other.loc, packed, self.base))
+            return type(self).of_gaussian(FullRank(loc=other.loc, packed=packed, base=self.base))
         assert isinstance(other, FullRank)
         return type(self).of_gaussian(other)
 

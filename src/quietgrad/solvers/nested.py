@@ -93,7 +93,8 @@ class NestedGlobals(AbstractSolver):
         # Fixed draws are overfitted: how good the Gaussian is shows at others.
         fresh = standardised_pairs(self.judging_pairs, len(peak.at), session.rng("judging globals"))
         found = found.at(marginal, fresh)
-        q = Hierarchical(FullRank.of_host(found.mean, found.root, marginal.dtype), marginal.nested)
+        of_globals = FullRank.of_host(found.mean, found.root, marginal.dtype)
+        q = Hierarchical(of_globals=of_globals, of_locals=marginal.nested)
         session.note(
             "globals", count=self._known.k, gap=found.gap, locals=type(marginal.nested).__name__
         )
@@ -116,7 +117,7 @@ class NestedGlobals(AbstractSolver):
         start = Triangular.of_gaussian(ordered, order)
         flow, gained = self.flow.fit(marginal, start, session.rng("flow of the globals"))
         session.note("flow of globals", gained=gained)
-        member = Hierarchical(flow, q.of_locals)
+        member = Hierarchical(of_globals=flow, of_locals=q.of_locals)
         after = NestedState(member, found._replace(log_weights=np.zeros(2)), state.taken + 1)
         return Step((member,), after, after.taken)
 

@@ -67,7 +67,8 @@ class Hierarchical(AbstractFamily, Invertible):
         first = eqx.filter_jit(cls.init)(structure.dim, key=key, structure=structure)
         assert isinstance(first.of_locals, LinearLocals)
         # As few programs as can be: the member is of the kind that the fit ends with.
-        return cls(first.of_globals, NestedLaplace.begin(target, structure, first.of_locals.mean))
+        nested = NestedLaplace.begin(target, structure, first.of_locals.mean)
+        return cls(of_globals=first.of_globals, of_locals=nested)
 
     @classmethod
     def _of_mean_field(
@@ -79,7 +80,8 @@ class Hierarchical(AbstractFamily, Invertible):
     ) -> "Hierarchical":
         (center, mean), (corner, own) = structure.split(loc), structure.split(log_std)
         q = FullRank(loc=center, packed=pack_triangle(jnp.diag(corner)), base=base)
-        return cls(q, LinearLocals.independent(mean, own, structure), base)
+        own_locals = LinearLocals.independent(mean, own, structure)
+        return cls(of_globals=q, of_locals=own_locals, base=base)
 
     def _start_from(self, other: AbstractFamily, *, key: Key[Array, ""]) -> "Hierarchical":
         """The member itself, with locals that can follow the globals linearly."""
@@ -92,7 +94,7 @@ class Hierarchical(AbstractFamily, Invertible):
         corner = jnp.tril(root.corner, -1) + jnp.diag(jnp.log(jnp.diagonal(root.corner)))
         center = structure.split(other.loc)[0]
         q = FullRank(loc=center, packed=pack_triangle(corner), base=self.base)
-        return type(self)(q, own, self.base)
+        return type(self)(of_globals=q, of_locals=own, base=self.base)
 
     @property
     def structure(self) -> Structure:

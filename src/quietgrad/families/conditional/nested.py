@@ -133,8 +133,14 @@ class NestedLaplace(Nested):
         z = np.asarray(z)
         g = np.zeros(structure.k) if g is None else g
         slopes = on_device(np.zeros((structure.b, structure.k, structure.n), z.dtype))
-        own = without_globals(structure)
-        return cls(target, on_device(g, z.dtype), on_device(z), slopes, structure, own)
+        return cls(
+            target=target,
+            center=on_device(g, z.dtype),
+            parameters=on_device(z),
+            slopes=slopes,
+            structure=structure,
+            own_structure=without_globals(structure),
+        )
 
     def curvature(
         self, g: Float[Array, " k"], z: Float[Array, "b n"]

@@ -52,7 +52,7 @@ class NestedSkewed(Nested):
         skew = jnp.clip(laplace.skewness() / 3, -1.0, 1.0)
         x = jnp.concatenate([z, log_std, skew])
         slopes = jnp.zeros((3, structure.k, structure.n), z.dtype)
-        return cls(laplace.target, g, x, slopes, structure)
+        return cls(target=laplace.target, center=g, parameters=x, slopes=slopes, structure=structure)
 
     def step(self, g: Float[Array, " k"], x: Float[Array, "3 n"]) -> Newton:
         """x + A^-1 F, with F the gradient, and A minus the Hessian as it is where F = 0.

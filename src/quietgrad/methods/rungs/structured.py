@@ -109,6 +109,7 @@ class StructuredRung(AbstractRung):
             q = member(kind, q.dim, session, structure=fit.structure)
         elif fit.given is None:
             below = fit.mean_field()[0]
+        assert isinstance(q, AbstractStructured)
         session.note("structure", sentence=q.structure.source or str(q.structure))
         if type(below.q) is not type(q):
             below = session.evaluate(started_from(q, below.q, session), below.step)

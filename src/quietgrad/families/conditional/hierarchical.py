@@ -83,6 +83,12 @@ class Hierarchical(AbstractFamily, Invertible):
         own_locals = LinearLocals.independent(mean, own, structure)
         return cls(of_globals=q, of_locals=own_locals, base=base)
 
+    def contains(self, other: AbstractFamily) -> bool:
+        """Structured Gaussians of the same structure only."""
+        if isinstance(other, AbstractStructured) and not self.structure.alike(other.structure):
+            return False
+        return super().contains(other)
+
     def _start_from(self, other: AbstractFamily, *, key: Key[Array, ""]) -> "Hierarchical":
         """The member itself, with locals that can follow the globals linearly."""
         if isinstance(other, MeanField):

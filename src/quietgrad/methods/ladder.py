@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..evaluation.judging import paired_difference
+from ..evaluation.elbo_terms import paired_difference
 from ..families import FitsQuadratic, MeanField
 from ..session import Candidate
 from ..session.clock import EVALUATE

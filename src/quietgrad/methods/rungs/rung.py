@@ -56,4 +56,4 @@ class AbstractRung(eqx.Module):
 
 def member(kind: type[AbstractFamily], dim: int, session: Recorder) -> AbstractFamily:
     """A member of a family as its `init` makes it, by one program."""
-    return eqx.filter_jit(kind.init)(dim, key=key_of(session.words(kind.__name__)))
+    return eqx.filter_jit(kind.init)(dim, key=key_of(session.seed(kind.__name__)))

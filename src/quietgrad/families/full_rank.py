@@ -45,6 +45,12 @@ class FullRank(FitsQuadratic, HasEntropy, Invertible):
         loc, log_diagonal = spread * jr.normal(key, (2, dim))
         return cls(loc=loc, packed=pack_triangle(jnp.diag(log_diagonal)), base=base)
 
+    @classmethod
+    def unit(cls, dim: int, dtype: Any, base: AbstractBase = Normal()) -> "FullRank":
+        """Unit scales around zero, made on the host: no program is compiled."""
+        triangle = on_device(np.zeros(dim * (dim + 1) // 2), dtype)
+        return cls(loc=on_device(np.zeros(dim), dtype), packed=triangle, base=base)
+
     @property
     def dim(self) -> int:
         """Length of z."""

@@ -4,9 +4,10 @@ from .evidence import Evidence
 from .flow import FlowRung
 from .full_rank import FullRankRung
 from .low_rank import LowRankRung
+from .mixture import MixtureRung
 from .rung import AbstractRung
 
 # The cheapest first.
-RUNGS: tuple[AbstractRung, ...] = (FullRankRung(), FlowRung(), LowRankRung())
+RUNGS: tuple[AbstractRung, ...] = (FullRankRung(), MixtureRung(), FlowRung(), LowRankRung())
 
-__all__ = ["RUNGS", "AbstractRung", "Evidence", "FlowRung", "FullRankRung", "LowRankRung"]
+__all__ = ["RUNGS", "AbstractRung", "Evidence", "FlowRung", "FullRankRung", "LowRankRung", "MixtureRung"]

@@ -16,10 +16,10 @@ import optax
 from rich.console import Console
 
 import quietgrad as qg
-from quietgrad.environment import environment
+from quietgrad._util.environment import environment
 from quietgrad.estimators import AbstractEstimator, Pathwise
-from quietgrad.gradient_noise import gradient_error, gradient_variance
-from quietgrad.weights import Polynomial, Ridge, Stein
+from quietgrad.estimators.weights import Polynomial, Ridge, Stein
+from quietgrad.evaluation.gradient_noise import gradient_error, gradient_variance
 
 HERE = Path(__file__).parent
 TASKS = ("frisk", "a1a")

@@ -7,11 +7,11 @@ import jax.numpy as jnp
 import pytest
 import toys
 
+from quietgrad.datasets.tasks import LEARNING_RATE, REGISTRY, Task
 from quietgrad.study import read_spec as specs
 from quietgrad.study.plan import plan
 from quietgrad.study.user_module import Registry
 from quietgrad.targets import Target
-from quietgrad.tasks import LEARNING_RATE, REGISTRY, Task
 
 ROOT = Path(__file__).parents[2]
 GRID = '[[grid]]\ntasks = ["counts"]\nfamilies = ["mean-field"]\nestimators = ["nocv"]\n'

@@ -13,10 +13,10 @@ import numpy as np
 from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float, Int, Key, Num
 
-from .._checks import whole
-from .._host import on_device
-from ..bases import AbstractBase, Normal
+from .._util.checks import whole
+from .._util.device import on_device
 from .advice import Advice
+from .bases import AbstractBase, Normal
 from .capabilities import HasEntropy, Invertible, Matmul, quadratic_form
 from .family import AbstractFamily
 from .fits_quadratic import FitsQuadratic

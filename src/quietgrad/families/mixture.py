@@ -20,10 +20,10 @@ from jax.scipy.linalg import solve_triangular
 from jax.scipy.special import logsumexp, ndtr, ndtri
 from jaxtyping import Array, Float, Key
 
-from .._checks import whole
-from .._host import on_device
-from ..bases import AbstractBase, Normal
+from .._util.checks import whole
+from .._util.device import on_device
 from .advice import Advice
+from .bases import AbstractBase, Normal
 from .capabilities import Invertible, OnHost
 from .family import AbstractFamily
 from .full_rank import FullRank, host_pack, host_unpack, pack_triangle, unpack_triangle

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from .._checks import unknown
+from .._util.checks import unknown
 from .family import AbstractFamily
 from .flow import AbstractFlow
 from .full_rank import FullRank

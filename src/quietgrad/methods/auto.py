@@ -13,15 +13,15 @@ from typing import Any
 
 import equinox as eqx
 
-from .._checks import whole
-from ..clock import EVALUATE, OPTIMISE
+from .._util.checks import whole
 from ..diagnostics.expected_gain import expected_gain
-from ..difference import Difference
 from ..estimators import AbstractEstimator, resolve
+from ..evaluation.difference import Difference
+from ..evaluation.judging import paired_difference
+from ..evaluation.points import Points
 from ..families import AbstractFamily, FitsQuadratic, FullRank, MeanField
-from ..judging import paired_difference
-from ..points import Points
-from ..recorder import Candidate
+from ..session import Candidate
+from ..session.clock import EVALUATE, OPTIMISE
 from ..solvers import EXHAUSTED, LOST, STATIONARY, Annealed, FixedDraws, Run, Stop, drive
 from ..solvers.finite_start import finite_start, narrower
 from ..status import Status

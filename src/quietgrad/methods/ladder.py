@@ -5,7 +5,7 @@ Each rung (`rungs/`) starts from the answer that stands, which is its floor.
 
 from typing import TYPE_CHECKING, Any
 
-from ..judging import paired_difference
+from ..evaluation.judging import paired_difference
 from .method import Ending
 from .rungs import AbstractRung, Evidence
 

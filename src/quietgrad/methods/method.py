@@ -8,9 +8,9 @@ from typing import NamedTuple
 import equinox as eqx
 from jaxtyping import Array, UInt32
 
-from .._random import key_of
+from .._util.random import key_of
 from ..families import AbstractFamily, MeanField
-from ..recorder import Candidate, Problem, Recorder
+from ..session import Candidate, Problem, Recorder
 from ..status import Status
 from ..targets import Target
 

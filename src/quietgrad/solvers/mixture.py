@@ -15,11 +15,11 @@ import scipy.linalg
 import scipy.special
 from jaxtyping import Float
 
-from ..bases import Normal
+from ..evaluation.host_draws import sobol_pairs
+from ..evaluation.points import Points
 from ..families import Components, Mixture
-from ..host_draws import sobol_pairs
-from ..points import Points
-from ..recorder import Candidate, Recorder
+from ..families.bases import Normal
+from ..session import Candidate, Recorder
 from .positive import cholesky_from_basis, make_positive_definite, newton_step
 from .solver import AbstractSolver, Feedback, Step
 

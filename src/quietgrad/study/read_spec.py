@@ -12,7 +12,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from .._checks import unknown, whole
+from .._util.checks import unknown, whole
 from .spec import Grid, RowSpec, Spec
 
 SHIPPED = resources.files("quietgrad.study") / "specs"

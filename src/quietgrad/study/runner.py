@@ -9,7 +9,7 @@ from typing import Any
 
 from rich.console import Console
 
-from ..environment import current_environment
+from .._util.environment import current_environment
 from .engines import engine as engine_of
 from .jobs import CellJob
 from .locks import directory_lock

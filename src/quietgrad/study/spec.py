@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from .._checks import whole
+from .._util.checks import whole
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """A study's tasks and estimators by name: the package's, and those of a Python file of the user's.
 
-The file may define `TASKS`, a dict from names to functions that return a `quietgrad.tasks.Task` or a
-bare `Target` of known dim, and `ESTIMATORS`, a dict from names to functions of `draws` and settings.
+The file may define `TASKS`, a dict from names to functions that return a
+`quietgrad.datasets.tasks.Task` or a bare `Target` of known dim, and `ESTIMATORS`, a dict from names to
+functions of `draws` and settings.
 """
 
 import functools
@@ -13,13 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .. import tasks
-from .._checks import lookup
+from .._util.checks import lookup
+from ..datasets import tasks
+from ..datasets.tasks import LEARNING_RATE, Task
 from ..estimators import REGISTRY as ESTIMATORS
 from ..estimators import AbstractEstimator, estimator
 from ..families import AbstractFamily, named
 from ..targets import Target
-from ..tasks import LEARNING_RATE, Task
 
 _LOADING = threading.Lock()
 
@@ -121,5 +122,5 @@ def _as_task(name: str, made: Any) -> Task:
         )
     problem = "a Target without dim" if isinstance(made, Target) else type(made).__name__
     raise TypeError(
-        f"TASKS[{name!r}] must return a quietgrad.tasks.Task or a Target with dim; got {problem}"
+        f"TASKS[{name!r}] must return a Task (qg.tasks.Task) or a Target with dim; got {problem}"
     )

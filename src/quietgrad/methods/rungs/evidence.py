@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from ...families import AbstractFamily
-from ...recorder import Candidate
+from ...session import Candidate
 
 
 class Evidence(NamedTuple):

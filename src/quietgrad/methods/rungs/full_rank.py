@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, ClassVar
 
 from ...families import FullRank
-from ...recorder import Candidate
+from ...session import Candidate
 from ..method import Ending
 from .evidence import Evidence
 from .rung import AbstractRung, member

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, ClassVar
 
 from ...families import LowRank, MeanField
-from ...recorder import Candidate
+from ...session import Candidate
 from ..method import Ending
 from .evidence import Evidence
 from .full_rank import FullRankRung

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 import equinox as eqx
 
-from ..._random import key_of
+from ..._util.random import key_of
 from ...families import AbstractFamily
-from ...recorder import Candidate, Recorder
+from ...session import Candidate, Recorder
 from ..method import Ending
 from .evidence import Evidence
 

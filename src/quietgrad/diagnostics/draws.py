@@ -8,17 +8,10 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float
 
-<<<<<<< HEAD
-from .._host import on_device
-from ..families import AbstractFamily, OnHost
-from ..host_draws import sobol_pairs
-from ..points import Points
-=======
 from .._util.device import on_device
 from ..evaluation.host_draws import sobol_pairs
 from ..evaluation.points import Points
-from ..families import AbstractFamily, FitsQuadratic
->>>>>>> main
+from ..families import AbstractFamily, OnHost
 
 # Pairs that are quasi-random together; groups of them are independent of each other.
 PAIRS = 64

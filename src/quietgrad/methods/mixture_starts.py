@@ -15,8 +15,8 @@ from jaxtyping import Float
 from ..diagnostics.climbs import climb, far_starts
 from ..diagnostics.draws import Draws
 from ..diagnostics.metric import metric_of
+from ..evaluation.points import Points
 from ..families import Components
-from ..points import Points
 from ..solvers import ModeSearch
 
 # Squared distance in a mode's own sds at which another climb has led to the same mode.

@@ -4,11 +4,11 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from ...clock import OPTIMISE
 from ...diagnostics.draws import Draws, draw
+from ...evaluation.judging import paired_difference
 from ...families import AbstractFamily, Components, FullRank, HasMoments, Mixture
-from ...judging import paired_difference
-from ...recorder import Candidate
+from ...session import Candidate
+from ...session.clock import OPTIMISE
 from ...solvers import MixtureNewton, Run, Stop, drive
 from ...status import Status
 from ..method import Ending

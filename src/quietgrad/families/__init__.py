@@ -13,6 +13,7 @@ from .real_nvp import AffineRealNVP, RealNVP
 from .registry import ANY_FAMILY, OTHER_NAMES, REGISTRY, named
 from .structured import AbstractStructured, Arrowhead, Chain
 from .whitened_flow import WhitenedRealNVP
+from .whitened_layers import AutoregressiveFlow, SplineFlow
 from .with_hyperparameters import (
     AbstractWithHyperparameters,
     WithHyperparameters,
@@ -31,6 +32,7 @@ __all__ = [
     "Advice",
     "AffineRealNVP",
     "Arrowhead",
+    "AutoregressiveFlow",
     "Chain",
     "Components",
     "FitsQuadratic",
@@ -45,6 +47,7 @@ __all__ = [
     "Mixture",
     "OnHost",
     "RealNVP",
+    "SplineFlow",
     "WhitenedRealNVP",
     "WithHyperparameters",
     "WithHyperparametersAndEntropy",

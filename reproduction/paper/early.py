@@ -4,11 +4,12 @@ import math
 
 import numpy as np
 
-from ..records import Record
-from ..summary import late_variance_ratio
-from .claim import Claim, Part, conclude, missing
-from .evidence import GAUSSIANS, LOGISTIC, POISSON, RESPECTABLE, Evidence, Setting, by_rep
-from .interval import geometric, mean
+from quietgrad.study.claim import Claim, Part, Verdict, conclude, missing, said
+from quietgrad.study.interval import geometric, mean
+from quietgrad.study.records import Record
+from quietgrad.study.summary import late_variance_ratio
+
+from .evidence import GAUSSIANS, LOGISTIC, MODELS, POISSON, RESPECTABLE, Evidence, Model, Setting, by_rep
 from .measures import step_of_ratio
 
 PLACES: tuple[Setting, ...] = ((LOGISTIC, "mean-field", 10), (POISSON, "real-nvp", 10))
@@ -17,7 +18,23 @@ HALF = 0.5
 
 def slow_start(evidence: Evidence) -> Claim:
     """Claim 5."""
-    parts = [*(_early(evidence, setting) for setting in PLACES), _late_fall(evidence)]
+    parts = [
+        said(
+            "QuadCVs may perform poorly in the early stages of gradient descent (e.g. logistic "
+            "regression "
+            "on mean-field Gaussian and hierarchical Poisson on real NVP)",
+            _early(evidence, setting),
+        )
+        for setting in PLACES
+    ]
+    parts += [
+        said(
+            "variance reduction only becomes prominent after f~ has been adequately trained. This "
+            "typically occurs as the optimisation process nears convergence",
+            _late_fall(evidence, model),
+        )
+        for model in MODELS
+    ]
     return conclude(
         5,
         "QuadCV is poor early (a1a mean-field; frisk Real NVP) because its quadratic must be learned "
@@ -26,7 +43,8 @@ def slow_start(evidence: Evidence) -> Claim:
         f"{RESPECTABLE:g} nats of the best (the first third of the run if it never is), the median over "
         "evaluations of the ELBO of QuadCV minus that of NoCV at the same step, paired; below zero is "
         f"asked for. Fall: the first step with a variance ratio below {HALF:g}, over the step at which "
-        "QuadCV comes that near to the best, Gaussian families; more than half is asked for.",
+        "QuadCV comes that near to the best, Gaussian families, each model by itself; more than half is "
+        "asked for.",
         parts,
         evidence.stand_ins([LOGISTIC, POISSON]),
     )
@@ -42,8 +60,10 @@ def _early(evidence: Evidence, setting: Setting) -> Part:
     if not known:
         return missing(f"needs NoCV and QuadCV on {model[0]}, {family}, L = {draws}")
     gap = mean(known)
+    verdict = gap.within(-math.inf, 0.0)
+    # It "may": a case shows it. That a case which the paper names is none here refutes that case.
     return gap.part(
-        gap.within(-math.inf, 0.0),
+        Verdict.SHOWN if verdict is Verdict.HOLDS else verdict,
         f"early on {task}, {family}, QuadCV is {gap.middle:+.3g} nats from NoCV",
         f"{task}: {gap.middle:+.3g} nats",
         "+.3g",
@@ -61,9 +81,9 @@ def _early_gap(evidence: Evidence, plain: Record, quad: Record) -> float:
     return float(np.median(gap[early])) if np.any(early) else math.nan
 
 
-def _late_fall(evidence: Evidence) -> Part:
+def _late_fall(evidence: Evidence, model: Model) -> Part:
     shares, flat, late = [], 0, []
-    for setting in evidence.settings("quadcv", families=GAUSSIANS):
+    for setting in evidence.settings("quadcv", models=[model], families=GAUSSIANS):
         for (quad,) in evidence.match(setting, "quadcv"):
             late.append(late_variance_ratio(quad))
             step, there = step_of_ratio(quad, HALF), evidence.respectable(quad).steps
@@ -72,15 +92,17 @@ def _late_fall(evidence: Evidence) -> Part:
             elif there and not math.isnan(step):
                 shares.append((quad.cell.rep, max(step, 1.0) / there))
     if not shares:
-        reason = f"no QuadCV run had a variance ratio below {HALF:g} and came near the best"
-        return missing(reason if late else "needs QuadCV runs with a Gaussian family")
+        task = evidence.task(model) or model[0]
+        reason = f"on {task} no QuadCV run had a variance ratio below {HALF:g} and came near the best"
+        return missing(reason if late else f"needs QuadCV runs with a Gaussian family on {task}")
     logs = by_rep((rep, math.log(value)) for rep, value in shares)
     share = geometric([math.exp(float(np.median(values))) for values in logs.values()])
     never = f"; in {flat} of {len(late)} runs it does not fall that far" if flat else ""
     return share.part(
         share.within(HALF, math.inf),
-        f"the variance ratio falls below {HALF:g} after {share.middle:.0%} of the steps that it takes "
+        f"on {evidence.task(model)} the variance ratio falls below {HALF:g} after {share.middle:.0%} "
+        "of the steps that it takes "
         f"to come within {RESPECTABLE:g} nats of the best{never}",
-        f"fall at {share.middle:.0%} of the way",
+        f"{evidence.task(model)}: fall at {share.middle:.0%} of the way",
         ".0%",
     )

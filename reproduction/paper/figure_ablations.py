@@ -5,13 +5,14 @@ from dataclasses import dataclass
 
 from matplotlib.figure import Figure
 
-from ...study.claims.ablations import BASE, CONVERGED, ORDER_2, STEPS_20
-from ...study.records import Record
-from .. import canvas
-from ..curves import curve, decay, late_limits
-from ..names import styles
-from ..stored_study import StoredStudy
-from .plan import Plan
+from quietgrad.report import canvas
+from quietgrad.report.curves import curve, decay, late_limits
+from quietgrad.report.figures.plan import Plan
+from quietgrad.report.names import styles
+from quietgrad.report.stored_study import StoredStudy
+from quietgrad.study.records import Record
+
+from .ablations import BASE, CONVERGED, ORDER_2, STEPS_20
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..clock import Clock, clock_of, rounds
-from ..plateau import on_plateau
-from ..records import Record
-from ..summary import Arrival, finished, problem, time_to_target
+from quietgrad.study.clock import Clock, clock_of, rounds
+from quietgrad.study.plateau import on_plateau
+from quietgrad.study.records import Record
+from quietgrad.study.summary import Arrival, finished, problem, time_to_target
 
 ESTIMATORS = ("nocv", "zvcv-gd", "quadcv")
 TITLES = {"nocv": "NoCV", "zvcv-gd": "ZVCV-GD", "quadcv": "QuadCV"}
@@ -49,6 +49,15 @@ class Evidence:
             self._runs.setdefault(key, {})[cell.rep] = record
         self._tasks = {key[1] for key in self._runs}
         self._respectable: dict[str, Arrival] | None = None
+
+    @property
+    def accelerated(self) -> bool:
+        """Whether the runs were made on a graphics card or the like."""
+        return any(
+            record.environment.get("backend") not in (None, "cpu")
+            for runs in self._runs.values()
+            for record in runs.values()
+        )
 
     def has_group(self, group: str) -> bool:
         """Whether there are runs in a group."""

@@ -2,10 +2,11 @@
 
 import numpy as np
 
-from ..plateau import NATS, late_elbo
-from .claim import Claim, Part, Verdict, conclude, missing
-from .evidence import LOGISTIC, NETWORK, NETWORKS, POISSON, Evidence, Match, Model, Setting, by_rep
-from .interval import geometric, mean
+from quietgrad.study.claim import Claim, Part, Verdict, conclude, missing, said
+from quietgrad.study.interval import geometric, mean
+from quietgrad.study.plateau import NATS, late_elbo
+
+from .evidence import NETWORK, NETWORKS, POISSON, Evidence, Match, Model, Setting, by_rep
 from .measures import step_ratios
 
 # Nats that QuadCV gains in the paper; half to twice that counts as "about".
@@ -27,7 +28,18 @@ def quadcv_lifts(evidence: Evidence) -> Claim:
         if not pairs:
             parts.append(missing(f"needs NoCV and QuadCV on {model[0]}, mean-field, L = 10"))
             continue
-        parts += [_lift(evidence, setting, nats), _cost(str(evidence.task(model)), pairs)]
+        parts += [
+            said(
+                "QuadCV can improve ELBO by approximately 0.7 nats and 6 nats in hierarchical Poisson "
+                "and "
+                "full-batch BNN when using a mean-field Gaussian",
+                _lift(evidence, setting, nats),
+            ),
+            said(
+                "a cost of roughly 50% to 100% more runtime compared to NoCV",
+                _cost(str(evidence.task(model)), pairs),
+            ),
+        ]
     return conclude(
         3,
         "Mean-field, L = 10: QuadCV lifts the best ELBO by about 0.7 nats (frisk) and 6 nats "
@@ -71,15 +83,33 @@ def _cost(task: str, pairs: list[Match]) -> Part:
 
 def zvcv_is_marginal(evidence: Evidence) -> Claim:
     """Claim 4."""
-    parts = [_marginal(evidence), _worse_optimum(evidence)]
-    parts += [_indistinguishable(evidence, model) for model in NETWORKS]
+    parts = [
+        said("ZVCV-GD provides only marginal improvement", _marginal(evidence)),
+        said(
+            "and can even converge to a suboptimal maximum in some cases (e.g. logistic regression, "
+            "real NVP 2, and L = 10)",
+            _worse_optimum(evidence),
+        ),
+    ]
+    parts += [
+        said(
+            "The trajectories of ZVCV-GD and NoCV are nearly identical in both full-batch and "
+            "mini-batch "
+            "BNN when L=10",
+            _indistinguishable(evidence, model),
+        )
+        for model in NETWORKS
+    ]
     return conclude(
         4,
-        "ZVCV-GD helps marginally; on a1a with Real NVP and L = 10 it can end in a worse optimum; on "
-        "both BNNs at L = 10 it cannot be told from NoCV.",
+        "ZVCV-GD helps marginally; it can end in a worse optimum; on both BNNs at L = 10 it cannot be "
+        "told "
+        "from NoCV.",
         "Mean ELBO of the last tenth of the evaluations, ZVCV-GD minus NoCV, paired. "
-        f"{PLATEAU} Marginal: the median over settings is between -1 and +1 nats. Worse optimum: some "
-        "repetition ends more than 1 nat lower. Not to be told apart: the mean-field difference is "
+        f"{PLATEAU} Marginal: the median over settings is between -1 and +1 nats. Worse optimum: it "
+        "can, so one "
+        "repetition of any setting that ends more than 1 nat lower shows it, and none refutes nothing. "
+        "Not to be told apart: the mean-field difference is "
         "within 1 nat, or 0.5% of the ELBO if that is more.",
         parts,
         evidence.stand_ins(),
@@ -109,21 +139,23 @@ def _marginal(evidence: Evidence) -> Part:
 
 
 def _worse_optimum(evidence: Evidence) -> Part:
-    setting: Setting = (LOGISTIC, "real-nvp", 10)
-    if not evidence.match(setting, "nocv", "zvcv-gd"):
-        return missing("needs NoCV and ZVCV-GD on a1a, real-nvp, L = 10")
-    pairs, remark = evidence.ended(setting, "nocv", "zvcv-gd")
-    task = f"{evidence.task(LOGISTIC)} with Real NVP"
-    if not pairs:
-        return missing(f"on {task}, no repetition had reached a plateau; longer runs could tell")
-    gains = [late_elbo(zv) - late_elbo(plain) for plain, zv in pairs]
-    worse = sum(gain < -1.0 for gain in gains)
-    value = f"Real NVP: {worse} of {len(gains)} worse"
-    why = f"on {task}, {worse} of {len(gains)} runs end more than 1 nat below NoCV{remark}"
-    if worse:
-        return Part(Verdict.HOLDS, why, value, f"from {min(gains):+.1f} to {max(gains):+.1f} nats")
-    enough = len(gains) >= 3
-    return Part(Verdict.DOES_NOT if enough else Verdict.CANNOT_TELL, why, value)
+    """In any setting: the paper's own example is one of several runs."""
+    found: list[tuple[float, str]] = []
+    for setting in evidence.settings("nocv", "zvcv-gd"):
+        for plain, zv in evidence.ended(setting, "nocv", "zvcv-gd")[0]:
+            place = f"{evidence.task(setting[0])}, {setting[1]}, L = {setting[2]}"
+            found.append((late_elbo(zv) - late_elbo(plain), place))
+    if not found:
+        return missing("worse optima: no repetition had reached a plateau; longer runs could tell")
+    worst, where = min(found)
+    worse = sum(gain < -1.0 for gain, _ in found)
+    return Part(
+        Verdict.SHOWN if worse else Verdict.CANNOT_TELL,
+        f"{worse} of {len(found)} runs end more than 1 nat below NoCV, the lowest one {worst:+.1f} nats "
+        f"({where})",
+        f"{worse} of {len(found)} runs end lower",
+        f"by up to {-worst:.1f} nats: {where}" if worse else "",
+    )
 
 
 def _indistinguishable(evidence: Evidence, model: Model) -> Part:

@@ -1,20 +1,29 @@
-"""A claim of the paper, judged: what was measured, how surely, and what follows.
+"""A claim about a study, judged: what was measured, how surely, and what follows.
 
-A claim is a conjunction of parts. It holds if all parts hold, it does not if one part does not, and
-otherwise the records cannot tell.
+A claim consists of parts, each with a verdict of its own. It holds if all of them hold, it does not if
+none holds and some do not, and it holds in part if some do and some do not.
 """
 
+import dataclasses
 import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 
 class Verdict(enum.StrEnum):
-    """What the records say about a claim."""
+    """What the records say about a claim or a part of one.
+
+    `SHOWN` is for parts that say that something can happen: one case shows it, and its absence here
+    refutes nothing. `ELSEWHERE` is for parts about hardware that the records are not from. `IN_PART` is
+    for claims only.
+    """
 
     HOLDS = "holds"
+    SHOWN = "shown"
+    IN_PART = "in part"
     DOES_NOT = "does not"
     CANNOT_TELL = "cannot tell"
+    ELSEWHERE = "not on this machine"
 
 
 @dataclass(frozen=True)
@@ -23,6 +32,7 @@ class Part:
 
     `reps` is set where `uncertainty` is an interval over so many repetitions, or whatever `over` says.
     `absent` marks a part that these records cannot judge, because rows are missing or runs too short.
+    `quote` has the words that the part is about, as they stand in the source.
     """
 
     verdict: Verdict
@@ -32,6 +42,7 @@ class Part:
     reps: int = 0
     over: str = "repetitions"
     absent: bool = False
+    quote: str = ""
 
 
 @dataclass(frozen=True)
@@ -63,15 +74,13 @@ def missing(what: str) -> Part:
     return Part(Verdict.CANNOT_TELL, f"not judged: {what}", absent=True)
 
 
+def said(quote: str, part: Part) -> Part:
+    """The part with the words of the source that it is about."""
+    return dataclasses.replace(part, quote=quote)
+
+
 def conclude(number: int, text: str, how: str, parts: Sequence[Part], *remarks: str) -> Claim:
     """The claim that consists of `parts`; `remarks` (empty ones are left out) end its `why`."""
-    verdicts = {part.verdict for part in parts}
-    if Verdict.DOES_NOT in verdicts:
-        verdict = Verdict.DOES_NOT
-    elif Verdict.CANNOT_TELL in verdicts or not parts:
-        verdict = Verdict.CANNOT_TELL
-    else:
-        verdict = Verdict.HOLDS
     # What it was measured on is of interest only if something was.
     told = [part.why for part in parts]
     told += remarks if any(part.value for part in parts) else []
@@ -81,10 +90,20 @@ def conclude(number: int, text: str, how: str, parts: Sequence[Part], *remarks: 
         how,
         value="; ".join(part.value for part in parts if part.value) or "nothing measured",
         uncertainty=_uncertainty(parts),
-        verdict=verdict,
+        verdict=_conclusion({part.verdict for part in parts}),
         why=". ".join(_sentence(text) for text in told if text) + ".",
         parts=tuple(parts),
     )
+
+
+def _conclusion(verdicts: set[Verdict]) -> Verdict:
+    """What follows from the parts; those about other hardware do not count beside others."""
+    if verdicts == {Verdict.ELSEWHERE}:
+        return Verdict.ELSEWHERE
+    good = bool(verdicts & {Verdict.HOLDS, Verdict.SHOWN})
+    if Verdict.DOES_NOT in verdicts:
+        return Verdict.IN_PART if good else Verdict.DOES_NOT
+    return Verdict.HOLDS if good and Verdict.CANNOT_TELL not in verdicts else Verdict.CANNOT_TELL
 
 
 def _uncertainty(parts: Sequence[Part]) -> str:

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..clock import rounds, seconds_per_step
-from ..plateau import tail_mean
-from ..records import Record
-from ..summary import smoothed
+from quietgrad.study.clock import rounds, seconds_per_step
+from quietgrad.study.plateau import tail_mean
+from quietgrad.study.records import Record
+from quietgrad.study.summary import smoothed
 
 ROUNDS = "rounds of the timing pass"
 

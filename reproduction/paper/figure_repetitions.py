@@ -6,13 +6,13 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.figure import Figure
 
-from ...study.records import Record
-from .. import canvas
-from ..curves import curve, decay, late_limits
-from ..names import styles
-from ..stored_study import StoredStudy, draws_of, has_draws
-from .plan import Plan
-from .trajectories import comparable
+from quietgrad.report import canvas
+from quietgrad.report.curves import curve, decay, late_limits
+from quietgrad.report.figures.plan import Plan
+from quietgrad.report.figures.trajectories import comparable
+from quietgrad.report.names import styles
+from quietgrad.report.stored_study import StoredStudy, draws_of, has_draws
+from quietgrad.study.records import Record
 
 TASKS = ("redwine", "diabetes")
 # Nats below the second half of the runs that are shown from close up.

@@ -2,6 +2,7 @@
 
 from .advice import Advice
 from .capabilities import HasDiagonalScale, HasEntropy, HasMoments, HasPathMetric, Invertible, OnHost
+from .curved import Curved
 from .family import AbstractFamily, split
 from .fits_quadratic import FitsQuadratic
 from .flow import AbstractFlow
@@ -33,6 +34,7 @@ __all__ = [
     "Arrowhead",
     "Chain",
     "Components",
+    "Curved",
     "FitsQuadratic",
     "FullRank",
     "HasDiagonalScale",

@@ -22,7 +22,7 @@ from quietgrad.estimators.weights import Polynomial, Ridge, Stein
 from quietgrad.evaluation.gradient_noise import gradient_error, gradient_variance
 
 HERE = Path(__file__).parent
-TASKS = ("frisk", "a1a")
+TASKS = ("frisk", "a1a", "redwine")
 DRAWS = (10, 50)
 REPEATS = 4_000
 # Steps of Adam at 0.02 that decay to zero: near the optimum of the mean-field family.

@@ -510,7 +510,7 @@ JUDGES = [
 CLAIM = [
     Mutant(
         "one part that fails is overlooked",
-        "study/claims/claim.py",
+        "study/claim.py",
         "if Verdict.DOES_NOT in verdicts:",
         "if verdicts == {Verdict.DOES_NOT}:",
         "claims hold whose parts do not",
@@ -518,7 +518,7 @@ CLAIM = [
     ),
     Mutant(
         "normal quantiles for few repetitions",
-        "study/claims/interval.py",
+        "study/interval.py",
         "stdtrit(reps - 1, 0.5 + LEVEL / 2)",
         "stdtrit(10**6, 0.5 + LEVEL / 2)",
         "intervals over few repetitions are too narrow",
@@ -526,7 +526,7 @@ CLAIM = [
     ),
     Mutant(
         "an interval over the edge is no doubt",
-        "study/claims/interval.py",
+        "study/interval.py",
         "if low <= self.low and self.high <= high:",
         "if low <= self.middle <= high:",
         "verdicts without evidence",
@@ -534,7 +534,7 @@ CLAIM = [
     ),
     Mutant(
         "the ratio of claim 8 turned over",
-        "study/claims/variance.py",
+        "../../reproduction/paper/variance.py",
         "log = _log(after) - _log(before)",
         "log = _log(before) - _log(after)",
         "five times the draws give five times the variance",
@@ -542,7 +542,7 @@ CLAIM = [
     ),
     Mutant(
         "QuadCV over ZVCV-GD turned over",
-        "study/claims/variance.py",
+        "../../reproduction/paper/variance.py",
         "log = _log(late_variance_ratio(quad)) - _log(late_variance_ratio(zv))",
         "log = _log(late_variance_ratio(zv)) - _log(late_variance_ratio(quad))",
         "the noisier estimator is called the quieter",
@@ -550,7 +550,7 @@ CLAIM = [
     ),
     Mutant(
         "the lift of QuadCV turned over",
-        "study/claims/elbo.py",
+        "../../reproduction/paper/elbo.py",
         "lift = mean([late_elbo(quad) - late_elbo(plain) for plain, quad in pairs])",
         "lift = mean([late_elbo(plain) - late_elbo(quad) for plain, quad in pairs])",
         "a loss is called a gain",
@@ -558,7 +558,7 @@ CLAIM = [
     ),
     Mutant(
         "the last is first",
-        "study/claims/speed.py",
+        "../../reproduction/paper/speed.py",
         "known[0] <= TIE * min(known[1:])",
         "known[0] >= TIE * min(known[1:])",
         "the slowest wins",
@@ -566,7 +566,7 @@ CLAIM = [
     ),
     Mutant(
         "runs that are still rising count",
-        "study/claims/evidence.py",
+        "../../reproduction/paper/evidence.py",
         "ended = [match for match in matches if all(map(on_plateau, match))]",
         "ended = [match for match in matches if any(map(on_plateau, match))]",
         "claims about the end are judged on the way",
@@ -574,7 +574,7 @@ CLAIM = [
     ),
     Mutant(
         "step costs turned over",
-        "study/claims/measures.py",
+        "../../reproduction/paper/measures.py",
         "found = [(place, b / a) for place, (a, b)",
         "found = [(place, a / b) for place, (a, b)",
         "the dearer step is called the cheaper",

@@ -112,6 +112,7 @@ def report(
     *,
     out: Path | None = None,
     statistic: Literal["median", "mean"] = "median",
+    chapter: Path | None = None,
 ) -> int:
     """Draw the figures and make the page of a study from its stored records.
 
@@ -123,7 +124,10 @@ def report(
         Where figures and page go; beside the results if left out.
     statistic
         What the page shows over repetitions at first; figures are drawn with both.
+    chapter
+        The folder of a Python package with claims and figures of the study; the one that its spec names
+        if left out.
     """
     from .commands.report import make_report
 
-    return make_report(directory, out=out, statistic=statistic)
+    return make_report(directory, out=out, statistic=statistic, chapter=chapter)

@@ -39,6 +39,10 @@ SENTENCES = {
     "newton stop": "Newton steps on the target's average gradient and curvature led to an ELBO of "
     "{elbo:.2f}; another one is expected to gain {left:.3f} ± {left_error:.3f} nats, which is not worth "
     "it; stop",
+    "structure": "{sentence}",
+    "globals": "with the locals given the {count} globals ({locals}), a Gaussian for these is about "
+    "{gap:.3f} nats below their marginal density",
+    "flow of globals": "a flow for the globals gained {gained:.3f} nats at its draws",
     "valley": "Newton steps that were stationary gained {gained:.2f} nats with more draws, so the "
     "target is far from quadratic; let another start compete",
     "choose": "noise dominates, so quiet gradients pay: {d.estimator} has the least variance × cost, "

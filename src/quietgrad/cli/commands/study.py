@@ -46,7 +46,7 @@ def run(
     print_troubles(console, records)
     console.print(str(outcome), highlight=False)
     if report and not outcome.interrupted:
-        _report(console, directory)
+        _report(console, directory, spec.chapter)
     return outcome.exit_code
 
 
@@ -141,13 +141,13 @@ def print_troubles(console: Console, records: Sequence[Record]) -> None:
         console.print(f"... and {len(reasons) - SHOWN} other reasons", highlight=False)
 
 
-def _report(console: Console, directory: Path) -> None:
+def _report(console: Console, directory: Path, chapter: Path | None) -> None:
     try:
         from ...report import build
     except ImportError as error:
         console.print(f"no page: {error}", markup=False)
         return
-    console.print(f"page: {build(directory)}", markup=False, highlight=False)
+    console.print(f"page: {build(directory, chapter=chapter)}", markup=False, highlight=False)
 
 
 def _console() -> Console:

@@ -2,6 +2,7 @@
 
 from .advice import Advice
 from .capabilities import HasDiagonalScale, HasEntropy, HasMoments, HasPathMetric, Invertible, OnHost
+from .curved import Curved
 from .family import AbstractFamily, split
 from .fits_quadratic import FitsQuadratic
 from .flow import AbstractFlow
@@ -35,6 +36,7 @@ __all__ = [
     "AutoregressiveFlow",
     "Chain",
     "Components",
+    "Curved",
     "FitsQuadratic",
     "FullRank",
     "HasDiagonalScale",

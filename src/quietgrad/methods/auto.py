@@ -19,7 +19,7 @@ from ..estimators import AbstractEstimator, resolve
 from ..evaluation.difference import Difference
 from ..evaluation.elbo_terms import paired_difference
 from ..evaluation.points import Points
-from ..families import AbstractFamily, FitsQuadratic, MeanField
+from ..families import AbstractFamily, FitsQuadratic, FullRank, MeanField
 from ..session import Candidate
 from ..session.clock import EVALUATE, OPTIMISE
 from ..solvers import EXHAUSTED, LOST, STATIONARY, Annealed, FixedDraws, Run, Stop, drive
@@ -109,7 +109,15 @@ class Auto(AbstractMethod):
             if ending is not None:
                 return ending
         rungs = rungs_of(fit) if problem.any_family else []
-        return up(fit, rungs) if rungs else fit.within(problem.q, None)
+        if rungs:
+            return up(fit, rungs)
+        own = next((rung for rung in self.rungs if rung.family is type(problem.q)), None)
+        if own is None or fit.given is not None or own.refuses(fit) is not None:
+            return fit.within(problem.q, None)
+        fit.within(FullRank.unit(problem.q.dim, problem.q.dtype), None)
+        below = session.best
+        ending = own.solve(fit, below)
+        return fit.within(problem.q, below) if ending is None else ending
 
     def pilot(self, problems: Sequence[Problem], session: Recorder) -> list[Piloted] | None:
         """Modes, or searches at few draws; unknown for families that begin at a start of their own."""

@@ -2,6 +2,7 @@
 
 from .advice import Advice
 from .capabilities import HasDiagonalScale, HasEntropy, HasMoments, HasPathMetric, Invertible, OnHost
+from .conditional import Hierarchical
 from .curved import Curved
 from .family import AbstractFamily, split
 from .fits_quadratic import FitsQuadratic
@@ -13,6 +14,7 @@ from .mixture import Components, Mixture
 from .real_nvp import AffineRealNVP, RealNVP
 from .registry import ANY_FAMILY, OTHER_NAMES, REGISTRY, named
 from .structured import AbstractStructured, Arrowhead, Chain
+from .triangular import Triangular
 from .whitened_flow import WhitenedRealNVP
 from .whitened_layers import AutoregressiveFlow, SplineFlow
 from .with_hyperparameters import (
@@ -43,6 +45,7 @@ __all__ = [
     "HasEntropy",
     "HasMoments",
     "HasPathMetric",
+    "Hierarchical",
     "Invertible",
     "LowRank",
     "MeanField",
@@ -50,6 +53,7 @@ __all__ = [
     "OnHost",
     "RealNVP",
     "SplineFlow",
+    "Triangular",
     "WhitenedRealNVP",
     "WithHyperparameters",
     "WithHyperparametersAndEntropy",

@@ -5,14 +5,14 @@ import os
 from typing import Any
 
 import equinox as eqx
+import numpy as np
 from jax.sharding import Mesh
 from jaxtyping import Array, Key, PyTree
 
 from .._numerics.blas import one_blas_thread
 from .._util.checks import check_key, instance, lookup, part, whole
 from .._util.random import key_words
-from ..families import ANY_FAMILY, AbstractFamily, AbstractWithHyperparameters, beside, named
-from ..families import REGISTRY as FAMILIES
+from ..families import ANY_FAMILY, AbstractFamily, AbstractWithHyperparameters, MeanField, beside, named
 from ..methods import REGISTRY as METHODS
 from ..methods import AbstractMethod, Sgd
 from ..results import FitResult
@@ -148,13 +148,17 @@ def problem_of(
             "e.g. 'mean-field'"
         )
     if isinstance(family, str):
-        made = FAMILIES["mean-field"] if any_family else named(family, ANY_FAMILY)
+        made = MeanField if any_family else named(family, ANY_FAMILY)
         if target.dim is None:
             raise ValueError(
                 f"the target does not say its dim, so a family cannot be made from the name {family!r}; "
                 "make the target with dim=... or example=..., or hand in a family"
             )
-        family = eqx.filter_jit(made.init)(target.dim, key=key)
+        if any_family:
+            # The start of a ladder, without a program.
+            family = MeanField.random(target.dim, np.random.default_rng(key_words(key)))
+        else:
+            family = eqx.filter_jit(made.init)(target.dim, key=key)
     instance(family, AbstractFamily, "family")
     if hyperparameters is not None:
         hyperparameters = checked(hyperparameters, family.dtype)

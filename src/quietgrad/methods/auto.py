@@ -56,7 +56,8 @@ class Auto(AbstractMethod):
 
     With `family="auto"`, `rungs` are the kinds of q that are tried above mean-field, the cheapest first.
     An answer whose estimated distance from the posterior is below `close` times `gain` is not left; the
-    estimate is low for a q that is too narrow, hence the small share.
+    estimate is low for a q that is too narrow, hence the small share. Others get a diagnosis from
+    `draws` draws, enough for a k-hat with a limit of 0.67, and are left if they would not be trusted.
     """
 
     estimator: AbstractEstimator | str = eqx.field(
@@ -77,6 +78,7 @@ class Auto(AbstractMethod):
     shrink: float = 3.0
     rungs: tuple[AbstractRung, ...] = RUNGS
     close: float = 0.1
+    draws: int = 1000
 
     def refuses(self, target: Target, q: AbstractFamily, batch_size: int | None) -> str | None:
         """What a fixed estimator objects to."""

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import equinox as eqx
+import numpy as np
 from jaxtyping import Array, UInt32
 
 from .._util.random import key_of
-from ..families import AbstractFamily, MeanField
+from ..families import AbstractFamily, FitsQuadratic, MeanField
 from ..session import Candidate, Problem, Recorder
 from ..status import Status
 from ..targets import Target
@@ -58,7 +59,13 @@ class AbstractMethod(eqx.Module):
 
 
 def started_from(q: AbstractFamily, solution: AbstractFamily, session: Recorder) -> AbstractFamily:
-    """The member of q's family that is closest to the solution of a simpler one, by one program."""
+    """The member of q's family that is closest to the solution of a simpler one.
+
+    On the host where a mean-field solution becomes a Gaussian, else by one program.
+    """
+    if isinstance(q, FitsQuadratic) and q.any_covariance and isinstance(solution, MeanField):
+        precision = np.diag(1 / np.diagonal(solution.host_covariance()))
+        return q.for_quadratic(np.asarray(solution.mean(), float), precision)
     return _start(q, solution, session.words("start"))
 
 

@@ -25,6 +25,9 @@ class AbstractRung(eqx.Module):
 
     # What `explain` calls it: a noun with its article.
     title: ClassVar[str] = "a richer family"
+    # Whether it needs programs of its own. One that does is not tried where weighted draws of the
+    # present answer would be trusted: the user waits for XLA, not for arithmetic.
+    compiles: ClassVar[bool] = True
 
     @abc.abstractmethod
     def refuses(self, fit: "Fit") -> str | None:
@@ -41,6 +44,14 @@ class AbstractRung(eqx.Module):
         `fit.session` records what is found. If the best of it is clearly better than `below`, it becomes
         the present answer and this ending that of the fit.
         """
+
+    def begin(self, fit: "Fit") -> Ending | None:
+        """The ladder's first answer by this rung, if it needs none below; None if it does.
+
+        The first rung that begins takes the place of the mean-field solution.
+        """
+        del fit
+        return None
 
 
 def member(kind: type[AbstractFamily], dim: int, session: Recorder) -> AbstractFamily:

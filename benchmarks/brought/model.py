@@ -8,13 +8,15 @@ not exist or is found by no chain.
 import abc
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
 from jaxtyping import Array, Float
 
-import quietgrad as qg
+if TYPE_CHECKING:
+    # NUTS and others are timed without it.
+    import quietgrad as qg
 
 Draws = Mapping[str, Any]
 
@@ -56,7 +58,7 @@ class Brought(abc.ABC):
         return (self.model.__doc__ or "").strip().splitlines()[0]
 
     @abc.abstractmethod
-    def target(self) -> qg.Target:
+    def target(self) -> "qg.Target":
         """As a user makes it."""
 
     @abc.abstractmethod

@@ -36,8 +36,8 @@ class Brought(abc.ABC):
     `easy` is the same posterior in a form that chains pass easily, with the same names for the same
     quantities. `copies` maps draws to all their equally probable counterparts, where modes are copies of
     one another and chains stay in one. `grid` has the interval of each unconstrained coordinate for a
-    quadrature, for at most two of them. `exact` has mean and sd of each site
-    by a formula. `too_large` says why a model has no reference.
+    quadrature, for at most two of them. `exact` gives mean and sd of each
+    site, read as `by_log` says, by a formula. `too_large` says why a model has no reference.
     """
 
     model: Callable[..., Any]
@@ -47,7 +47,7 @@ class Brought(abc.ABC):
     by_log: tuple[str, ...] = ()
     copies: Callable[[dict[str, np.ndarray]], list[dict[str, np.ndarray]]] | None = None
     grid: tuple[tuple[float, float], ...] | None = None
-    exact: Mapping[str, tuple[Any, Any]] | None = None
+    exact: Callable[[], Mapping[str, tuple[Any, Any]]] | None = None
     accept: float = 0.9
     too_large: str | None = None
     batch_size: int | None = None

@@ -2,6 +2,7 @@
 
 from .advice import Advice
 from .capabilities import HasDiagonalScale, HasEntropy, HasMoments, HasPathMetric, Invertible, OnHost
+from .curved import Curved
 from .family import AbstractFamily, split
 from .fits_quadratic import FitsQuadratic
 from .flow import AbstractFlow
@@ -13,6 +14,7 @@ from .real_nvp import AffineRealNVP, RealNVP
 from .registry import ANY_FAMILY, OTHER_NAMES, REGISTRY, named
 from .structured import AbstractStructured, Arrowhead, Chain
 from .whitened_flow import WhitenedRealNVP
+from .whitened_layers import AutoregressiveFlow, SplineFlow
 from .with_hyperparameters import (
     AbstractWithHyperparameters,
     WithHyperparameters,
@@ -31,8 +33,10 @@ __all__ = [
     "Advice",
     "AffineRealNVP",
     "Arrowhead",
+    "AutoregressiveFlow",
     "Chain",
     "Components",
+    "Curved",
     "FitsQuadratic",
     "FullRank",
     "HasDiagonalScale",
@@ -45,6 +49,7 @@ __all__ = [
     "Mixture",
     "OnHost",
     "RealNVP",
+    "SplineFlow",
     "WhitenedRealNVP",
     "WithHyperparameters",
     "WithHyperparametersAndEntropy",

@@ -13,6 +13,7 @@ import jax.random as jr
 import numpy as np
 
 from .model import Brought
+from .reference import processor_seconds
 
 DRAWS = 10_000
 # What NUTS says of itself: with fewer effective draws or a larger R-hat its user is warned.
@@ -38,8 +39,19 @@ def auto(model: Brought, seed: int) -> Answer:
     """`qg.fit(target, "auto")` and its verdict."""
     import quietgrad as qg
 
+    first: list[float] = []
+
+    def answered(_: Any) -> None:
+        if not first:
+            first.append(processor_seconds())
+
     result = qg.fit(
-        model.target(), "auto", key=jr.key(seed), progress=False, batch_size=model.batch_size
+        model.target(),
+        "auto",
+        key=jr.key(seed),
+        progress=False,
+        batch_size=model.batch_size,
+        callback=answered,
     )
     found = result.diagnose()
     more = {
@@ -47,6 +59,7 @@ def auto(model: Brought, seed: int) -> Answer:
         "hint": result.hint,
         "fitted": type(result.q).__name__,
         "elbo": float(result.elbo),
+        "first_answer": round(first[0], 2),
         "clock": {name: round(value, 2) for name, value in result.clock.items()},
         "programs_of_fit": result.programs,
         "reasons": list(found.reasons),

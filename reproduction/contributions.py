@@ -1,9 +1,9 @@
 """What the start, the step rule and the estimator each contribute, and the picture of the README.
 
 Run from the repository: python reproduction/contributions.py [--run]
-`--run` runs what contributions.json does not have yet (contributions.toml, all combinations) and stores for
-each run where it ends: the mean ELBO over its last tenth, and how many gradients of the log density it took
-to come within 1 nat of the best and stay there. Without it, the picture is drawn from what is stored.
+`--run` runs what contributions.json does not have yet (contributions.toml, all combinations) and stores
+for each run where it ends, the mean ELBO over its last tenth, and when it came to a few marks and stayed
+there. Without it, the picture is drawn from what is stored.
 """
 
 import argparse
@@ -97,7 +97,7 @@ def best(rows: list[dict[str, Any]]) -> float:
 
 
 def effects(rows: list[dict[str, Any]]) -> dict[str, list[float]]:
-    """Nats that one change gains with everything else equal: a number for each combination of the rest."""
+    """Nats that one change gains, everything else equal: a number for each combination of the rest."""
     levels = {place: float(np.mean(values)) for place, values in ends(rows).items()}
 
     def change(where: int, before: str, after: str) -> list[float]:

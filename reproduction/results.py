@@ -1,7 +1,7 @@
 """The stored study as tables and statements need it: rows, paired differences, one statistic for all.
 
 The statistic of a run is the mean ELBO over the last tenth of its evaluations (`late_elbo`), whatever
-its estimator and step rule; a method that ends itself has the ELBO of its answer, which is what it returns.
+its estimator and step rule; a method that ends itself has the ELBO of its answer, which it returns.
 Differences are paired: rows of a repetition share the start and the evaluation draws. Intervals are
 Student's t, 90%, over the repetitions that both sides have.
 """

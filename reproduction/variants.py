@@ -1,7 +1,7 @@
 """What the paper describes and its study does not run: beta by other criteria, another Real NVP.
 
-And a mean-field Gaussian with a narrow start. The specs beta.toml, flows.toml and contributions.toml name
-this file as their module.
+And a mean-field Gaussian with a narrow start. The specs beta.toml, flows.toml and contributions.toml
+name this file as their module.
 """
 
 from typing import Literal
@@ -95,8 +95,8 @@ class ScaledRealNVP(AbstractFlow):
 class NarrowMeanField(MeanField):
     """The mean-field Gaussian with the paper's start, its standard deviations divided by exp(3).
 
-    `Auto` tries such a start beyond 256 coordinates (its field `shrink`): the weights of a network that are
-    drawn with standard deviations near one are noise.
+    `Auto` tries such a start beyond 256 coordinates (its field `shrink`): the weights of a network that
+    are drawn with standard deviations near one are noise.
     """
 
     @classmethod

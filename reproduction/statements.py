@@ -4,7 +4,7 @@ Run from the repository: python reproduction/statements.py [--paper FILE]
 A statement computes its numbers from the stored cells, writes its sentence with them, and says whether
 what the sentence says in words is true. `tables.py` puts the sentences into the page. `VERIFIED` are
 sentences that stand in the page as they are: they must be there, and true. Exits with 1 if a cell has
-changed one of them, or if words in quotation marks are not the paper's (with `--paper`, its LaTeX source).
+changed one of them, or if words in quotation marks are not the paper's (with `--paper`, its LaTeX).
 """
 
 import argparse

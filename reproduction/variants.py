@@ -92,7 +92,7 @@ class ScaledRealNVP(AbstractFlow):
         return cls(tuple(map(ScaledCoupling.of, layers)), dim, base)
 
 
-class NarrowMeanField(MeanField):
+class NarrowMeanField(qg.MeanField):
     """The mean-field Gaussian with the paper's start, its standard deviations divided by exp(3).
 
     `Auto` tries such a start beyond 256 coordinates (its field `shrink`): the weights of a network that
@@ -102,7 +102,7 @@ class NarrowMeanField(MeanField):
     @classmethod
     def init(cls, dim: int, *, key: Key[Array, ""], base: AbstractBase = Normal()) -> "NarrowMeanField":
         """The paper's start, narrower."""
-        start = MeanField.init(dim, key=key, base=base)
+        start = qg.MeanField.init(dim, key=key, base=base)
         return cls(start.loc, start.log_std - qg.Auto().shrink, start.base)
 
 

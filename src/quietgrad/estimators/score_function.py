@@ -16,7 +16,7 @@ from .. import samplers
 from .. import weights as weightings
 from .._checks import part, whole
 from .._lapack import over_points
-from ..families import AbstractFamily, split
+from ..families import AbstractFamily, EstimatesDensity, split
 from ..sharding import shared_out
 from ..targets import Target
 from .estimator import AbstractEstimator, Cost, Estimate
@@ -117,6 +117,11 @@ class ScoreFunction(AbstractEstimator):
             return (
                 "the score function takes no gradients of the target, and hyperparameters need them; "
                 "use a pathwise estimator such as 'quiet'"
+            )
+        if isinstance(q, EstimatesDensity):
+            return (
+                f"the score function differentiates log q, which {type(q).__name__} only estimates; use "
+                "'uivi-stein' or 'stl'"
             )
         if isinstance(self.baseline, LeaveOneOutBaseline) and self.draws < 2:
             return f"the leave-one-out baseline needs at least 2 draws; got {self.draws}"

@@ -1,7 +1,14 @@
 """Variational families q(z; lambda): a transport of base draws, and what is known of it."""
 
 from .advice import Advice
-from .capabilities import HasDiagonalScale, HasEntropy, HasMoments, HasPathMetric, Invertible
+from .capabilities import (
+    EstimatesDensity,
+    HasDiagonalScale,
+    HasEntropy,
+    HasMoments,
+    HasPathMetric,
+    Invertible,
+)
 from .family import AbstractFamily, split
 from .fits_quadratic import FitsQuadratic
 from .flow import AbstractFlow
@@ -10,6 +17,7 @@ from .low_rank import LowRank
 from .mean_field import MeanField
 from .real_nvp import AffineRealNVP, RealNVP
 from .registry import ANY_FAMILY, OTHER_NAMES, REGISTRY, named
+from .semi_implicit import ParticleMixture, SemiImplicit
 from .structured import AbstractStructured, Arrowhead, Chain
 from .whitened_flow import WhitenedRealNVP
 from .with_hyperparameters import (
@@ -31,6 +39,7 @@ __all__ = [
     "AffineRealNVP",
     "Arrowhead",
     "Chain",
+    "EstimatesDensity",
     "FitsQuadratic",
     "FullRank",
     "HasDiagonalScale",
@@ -40,7 +49,9 @@ __all__ = [
     "Invertible",
     "LowRank",
     "MeanField",
+    "ParticleMixture",
     "RealNVP",
+    "SemiImplicit",
     "WhitenedRealNVP",
     "WithHyperparameters",
     "WithHyperparametersAndEntropy",

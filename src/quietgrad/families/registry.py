@@ -9,6 +9,7 @@ from .full_rank import FullRank
 from .low_rank import LowRank
 from .mean_field import MeanField
 from .real_nvp import AffineRealNVP, RealNVP
+from .semi_implicit import SemiImplicit
 from .whitened_flow import WhitenedRealNVP
 
 REGISTRY: dict[str, type[AbstractFamily]] = {
@@ -18,6 +19,7 @@ REGISTRY: dict[str, type[AbstractFamily]] = {
     "real-nvp": RealNVP,
     "real-nvp-affine": AffineRealNVP,
     "real-nvp-whitened": WhitenedRealNVP,
+    "semi-implicit": SemiImplicit,
 }
 # The name that stands for a family of the method's choice.
 ANY_FAMILY = "auto"
@@ -42,6 +44,7 @@ ADVICE = {
         "flow flows normalizingflow normalizingflows normalisingflow normalisingflows nvp iaf maf "
         "spline splineflow coupling couplingflow autoregressiveflow autoiafnormal autobnafnormal"
     ),
+    "Did you mean 'semi-implicit'?": "implicit sivi uivi ksivi hierarchicalvi",
     "quietgrad approximates a posterior and runs no Markov chains; examples/vi_then_nuts.py starts NUTS "
     "from a fit.": "nuts hmc mcmc gibbs metropolis",
 }

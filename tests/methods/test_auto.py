@@ -8,8 +8,8 @@ import optax
 import pytest
 
 import quietgrad as qg
+from quietgrad.evaluation.judging import Judge
 from quietgrad.families import WhitenedRealNVP
-from quietgrad.judging import Judge
 from quietgrad.solvers import Annealed
 
 

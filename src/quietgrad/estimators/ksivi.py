@@ -9,9 +9,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key, PyTree
 
-from .._checks import whole
+from .._util.checks import whole
 from ..families import AbstractFamily, SemiImplicit, split
-from ..sharding import shared_out
+from ..scale.sharding import shared_out
 from ..targets import Target
 from .estimator import AbstractEstimator, Cost, Estimate
 from .semi_implicit import conditional_log_prob, refuses_family, whitened_slope

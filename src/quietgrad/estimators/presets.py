@@ -2,22 +2,10 @@
 
 from typing import Literal
 
-from .._checks import lookup
-from ..control_variates import Ensemble, ExplicitDescent, QuadraticColumn, SteinColumns, TaylorColumn
-from ..entropy import AbstractEntropy
-from ..surrogates import (
-    InSampleBeta,
-    LaggedBeta,
-    QuadCV,
-    Quadratic,
-    QuadraticFlow,
-    StreamedQuadratic,
-    Taylor,
-)
-from ..surrogates.quadcv import Symmetric, Unsymmetrised
-from ..surrogates.taylor import SCALES
-from ..weights import GradientDescent, Polynomial, Ridge, Stein
+from .._util.checks import lookup
+from .control_variates import Ensemble, ExplicitDescent, QuadraticColumn, SteinColumns, TaylorColumn
 from .controlled import Controlled
+from .entropy import AbstractEntropy
 from .joint_minibatch import Joint
 from .ksivi import Ksivi
 from .pathwise import Pathwise
@@ -27,6 +15,18 @@ from .scores import ChainMean, HmcChain, SteinChain
 from .scores.stein import Weighting
 from .semi_implicit import SemiImplicitPathwise
 from .sivi import Sivi
+from .surrogates import (
+    InSampleBeta,
+    LaggedBeta,
+    QuadCV,
+    Quadratic,
+    QuadraticFlow,
+    StreamedQuadratic,
+    Taylor,
+)
+from .surrogates.quadcv import Symmetric, Unsymmetrised
+from .surrogates.taylor import SCALES
+from .weights import GradientDescent, Polynomial, Ridge, Stein
 
 Entropy = AbstractEntropy | str
 

@@ -12,10 +12,10 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, Key, PyTree
 
-from .._checks import part, whole
-from .._lapack import over_points
+from .._numerics.lapack import over_points
+from .._util.checks import part, whole
 from ..families import AbstractFamily, SemiImplicit, split
-from ..sharding import shared_out
+from ..scale.sharding import shared_out
 from ..targets import Target
 from .estimator import AbstractEstimator, Cost, Estimate
 from .scores import REGISTRY, AbstractScore

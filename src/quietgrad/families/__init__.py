@@ -8,6 +8,7 @@ from .capabilities import (
     HasMoments,
     HasPathMetric,
     Invertible,
+    OnHost,
 )
 from .family import AbstractFamily, split
 from .fits_quadratic import FitsQuadratic
@@ -15,6 +16,7 @@ from .flow import AbstractFlow
 from .full_rank import FullRank
 from .low_rank import LowRank
 from .mean_field import MeanField
+from .mixture import Components, Mixture
 from .real_nvp import AffineRealNVP, RealNVP
 from .registry import ANY_FAMILY, OTHER_NAMES, REGISTRY, named
 from .semi_implicit import ParticleMixture, SemiImplicit
@@ -39,6 +41,7 @@ __all__ = [
     "AffineRealNVP",
     "Arrowhead",
     "Chain",
+    "Components",
     "EstimatesDensity",
     "FitsQuadratic",
     "FullRank",
@@ -49,6 +52,8 @@ __all__ = [
     "Invertible",
     "LowRank",
     "MeanField",
+    "Mixture",
+    "OnHost",
     "ParticleMixture",
     "RealNVP",
     "SemiImplicit",

@@ -5,10 +5,10 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, Key
 
-from .._checks import whole
-from .._host import on_device
-from ..bases import AbstractBase, Normal
+from .._util.checks import whole
+from .._util.device import on_device
 from .advice import Advice
+from .bases import AbstractBase, Normal
 from .capabilities import HasDiagonalScale, HasEntropy, Invertible, Matmul
 from .family import AbstractFamily
 from .fits_quadratic import FitsQuadratic

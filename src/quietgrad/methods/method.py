@@ -8,9 +8,9 @@ from typing import NamedTuple
 import equinox as eqx
 from jaxtyping import Array, UInt32
 
-from .._random import key_of
+from .._util.random import key_of
 from ..families import AbstractFamily, MeanField
-from ..recorder import Candidate, Problem, Recorder
+from ..session import Candidate, Problem, Recorder
 from ..status import Status
 from ..targets import Target
 
@@ -74,6 +74,10 @@ def _lines(module: eqx.Module, name: str = "", indent: str = "") -> list[str]:
         value, inner = getattr(module, field.name), f"{indent}  "
         if isinstance(value, eqx.Module) and dataclasses.fields(value):
             lines += _lines(value, f"{field.name}: ", inner)
+        elif isinstance(value, tuple) and any(isinstance(part, eqx.Module) for part in value):
+            lines.append(f"{inner}{field.name}:")
+            for part in value:
+                lines += _lines(part, indent=f"{inner}  ")
         else:
             lines.append(f"{inner}{field.name}: {value}")
     return lines

@@ -2,9 +2,10 @@
 
 With t = grad_eps log q(eps | w), the columns t_j (order 1), and also 2 + 2 eps_j t_j and
 eps_i t_j + eps_j t_i (order 2), have mean zero under q(eps | w). Weights proportional to
-(G + rho I)^-1 1 integrate all of them, and so whatever they span, exactly: for a linear mu and constant sigma the score
-itself, which is linear in eps, from k + 1 points wherever they lie. So every point at which the chain
-has computed t can be used, those of the burn-in and those on the way of a leapfrog path included.
+(G + rho I)^-1 1 integrate all of them, and so whatever they span, exactly: for a linear mu and constant
+sigma the score itself, which is linear in eps, from k + 1 points wherever they lie. So every point at
+which the chain has computed t can be used, those of the burn-in and those on the way of a leapfrog path
+included.
 """
 
 import equinox as eqx
@@ -14,7 +15,7 @@ import jax.random as jr
 from jaxtyping import Array, Float, Key
 
 from ...families.semi_implicit import Generator, Proposal
-from ...weights import AbstractGramSolver, AbstractKernel, Ridge, stein_weights
+from ..weights import AbstractGramSolver, AbstractKernel, Ridge, stein_weights
 from .chain import HmcChain
 from .score import AbstractScore
 

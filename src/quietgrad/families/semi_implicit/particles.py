@@ -14,9 +14,9 @@ from jax.scipy.linalg import solve_triangular
 from jax.scipy.stats import norm
 from jaxtyping import Array, Float, Key
 
-from ..._checks import whole
-from ...bases import AbstractBase, Normal
+from ..._util.checks import whole
 from ..advice import Advice
+from ..bases import AbstractBase, Normal
 from ..family import AbstractFamily
 from ..full_rank import FullRank
 from ..mean_field import MeanField

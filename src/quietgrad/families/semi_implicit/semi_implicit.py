@@ -14,9 +14,9 @@ import jax.random as jr
 from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float, Key
 
-from ..._checks import whole
-from ...bases import AbstractBase, Normal
+from ..._util.checks import whole
 from ..advice import Advice
+from ..bases import AbstractBase, Normal
 from ..capabilities import EstimatesDensity
 from ..family import AbstractFamily
 from ..full_rank import FullRank, pack_triangle

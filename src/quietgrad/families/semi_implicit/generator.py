@@ -27,7 +27,7 @@ class Generator(eqx.Module):
     linear: Float[Array, "dim mixing"]
     shift: Float[Array, " dim"]
     log_std: Float[Array, " dim"]
-    hidden: tuple[tuple[Float[Array, "out in"], Float[Array, " out"]], ...]
+    hidden: tuple[tuple[Float[Array, "_ _"], Float[Array, " _"]], ...]
     out: Float[Array, "two_dim width"]
 
     @classmethod

@@ -10,7 +10,7 @@ where P is the Fisher information. For a linear mu and a constant sigma that nor
 and bounds without the mixture are equalities.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -79,7 +79,7 @@ class Proposal(eqx.Module):
         mode = tried[jnp.argmax(jnp.where(jnp.isnan(heights), -jnp.inf, heights))]
         shorter = jnp.asarray(SHORTER, w.dtype)
 
-        def step(_: int, mode: Float[Array, " mixing"]) -> Float[Array, " mixing"]:
+        def step(_: Any, mode: Float[Array, " mixing"]) -> Float[Array, " mixing"]:
             slope = generator.reverse_score(w, mode)
             move = solve_positive(generator.precision(mode), slope[:, None])[:, 0]
             tried = mode[None, :] + shorter[:, None] * move[None, :]

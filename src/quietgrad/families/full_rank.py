@@ -45,6 +45,18 @@ class FullRank(FitsQuadratic, HasEntropy, Invertible):
         loc, log_diagonal = spread * jr.normal(key, (2, dim))
         return cls(loc=loc, packed=pack_triangle(jnp.diag(log_diagonal)), base=base)
 
+    @classmethod
+    def of_host(
+        cls,
+        loc: Float[np.ndarray, " dim"],
+        scale: Float[np.ndarray, "dim dim"],
+        dtype: Any,
+        base: AbstractBase = Normal(),
+    ) -> "FullRank":
+        """The member with this location and C, without compiling anything."""
+        packed = on_device(host_pack(scale), dtype)
+        return cls(loc=on_device(loc, dtype), packed=packed, base=base)
+
     @property
     def dim(self) -> int:
         """Length of z."""
@@ -183,8 +195,7 @@ class FullRank(FitsQuadratic, HasEntropy, Invertible):
         return moved[rows, columns] / np.where(rows == columns, np.sqrt(2), 1.0)
 
     def _with(self, loc: Float[np.ndarray, " dim"], scale: Float[np.ndarray, "dim dim"]) -> "FullRank":
-        packed = on_device(host_pack(scale), self.dtype)
-        return FullRank(loc=on_device(loc, self.dtype), packed=packed, base=self.base)
+        return FullRank.of_host(loc, scale, self.dtype, self.base)
 
     def _host_scale(self) -> Float[np.ndarray, "dim dim"]:
         return host_unpack(self.packed, self.dim)

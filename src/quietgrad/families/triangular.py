@@ -17,6 +17,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
 from .._util.checks import whole
+from .._util.device import on_device
 from .bases import AbstractBase, Normal
 from .capabilities import Invertible
 from .family import AbstractFamily
@@ -57,9 +58,10 @@ class Triangular(AbstractFamily, Invertible):
     @classmethod
     def of_gaussian(cls, gaussian: FullRank, order: Any = None) -> "Triangular":
         """A Gaussian itself; `gaussian` has its coordinates in `order`, by default their own."""
-        dim, dtype = gaussian.dim, gaussian.dtype
-        zero, pairs = jnp.zeros(dim, dtype), jnp.zeros((dim * (dim - 1) // 2, FEATURES), dtype)
-        places = jnp.arange(dim) if order is None else jnp.asarray(order)
+        dim, dtype = gaussian.dim, np.dtype(gaussian.dtype)
+        zero = on_device(np.zeros(dim, dtype))
+        pairs = on_device(np.zeros((dim * (dim - 1) // 2, FEATURES), dtype))
+        places = on_device(np.arange(dim) if order is None else order, np.int32)
         return cls(zero, zero, zero, zero, pairs, pairs, gaussian, places, gaussian.base)
 
     def _start_from(self, other: AbstractFamily, *, key: Key[Array, ""]) -> "Triangular":

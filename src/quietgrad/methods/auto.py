@@ -17,7 +17,7 @@ from .._util.checks import whole
 from ..diagnostics.expected_gain import expected_gain
 from ..estimators import AbstractEstimator, resolve
 from ..evaluation.difference import Difference
-from ..evaluation.judging import paired_difference
+from ..evaluation.elbo_terms import paired_difference
 from ..evaluation.points import Points
 from ..families import AbstractFamily, FitsQuadratic, MeanField
 from ..session import Candidate
@@ -29,7 +29,7 @@ from ..targets import Target
 from .gaussian import Curvature
 from .given_start import given_start, mean_field_at, stationary_start
 from .ladder import rungs_of, up
-from .method import AbstractMethod, Ending, Problem, Recorder, Scouted, started_from
+from .method import AbstractMethod, Ending, Piloted, Problem, Recorder, started_from
 from .pilot import pilot_modes, pilot_searches
 from .rungs import RUNGS, AbstractRung
 
@@ -56,7 +56,8 @@ class Auto(AbstractMethod):
 
     With `family="auto"`, `rungs` are the kinds of q that are tried above mean-field, the cheapest first.
     An answer whose estimated distance from the posterior is below `close` times `gain` is not left; the
-    estimate is low for a q that is too narrow, hence the small share.
+    estimate is low for a q that is too narrow, hence the small share. Others get a diagnosis from
+    `draws` draws, enough for a k-hat with a limit of 0.67, and are left if they would not be trusted.
     """
 
     estimator: AbstractEstimator | str = eqx.field(
@@ -77,6 +78,7 @@ class Auto(AbstractMethod):
     shrink: float = 3.0
     rungs: tuple[AbstractRung, ...] = RUNGS
     close: float = 0.1
+    draws: int = 1000
 
     def refuses(self, target: Target, q: AbstractFamily, batch_size: int | None) -> str | None:
         """What a fixed estimator objects to."""
@@ -109,7 +111,7 @@ class Auto(AbstractMethod):
         rungs = rungs_of(fit) if problem.any_family else []
         return up(fit, rungs) if rungs else fit.within(problem.q, None)
 
-    def pilot(self, problems: Sequence[Problem], session: Recorder) -> list[Scouted] | None:
+    def pilot(self, problems: Sequence[Problem], session: Recorder) -> list[Piloted] | None:
         """Modes, or searches at few draws; unknown for families that begin at a start of their own."""
         problem, given = problems[0], None
         if problem.start_given:

@@ -132,7 +132,7 @@ class NestedLaplace(Nested):
     ) -> "NestedLaplace":
         """Locals that do not follow the globals yet; `around` makes them."""
         slopes = jnp.zeros((structure.b, structure.k, structure.n), z.dtype)
-        return cls(target, g, z, slopes, structure, _alone(structure))
+        return cls(target, g, z, slopes, structure, without_globals(structure))
 
     def curvature(
         self, g: Float[Array, " k"], z: Float[Array, "b n"]
@@ -199,7 +199,7 @@ def _root(matrix: BlockMatrix) -> BlockRoot:
     return root_of_inverse(matrix, None if matrix.below is None else LEAST).root
 
 
-def _alone(structure: Structure) -> Structure:
+def without_globals(structure: Structure) -> Structure:
     """The structure of the locals without the globals, in the order of an array (b, n)."""
     b, n = structure.b, structure.n
     blocks = np.arange(b)[None, :] * n + np.arange(n)[:, None]

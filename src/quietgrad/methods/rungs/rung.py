@@ -25,6 +25,9 @@ class AbstractRung(eqx.Module):
 
     # What `explain` calls it: a noun with its article.
     title: ClassVar[str] = "a richer family"
+    # Whether it needs programs of its own. One that does is not tried where weighted draws of the
+    # present answer would be trusted: the user waits for XLA, not for arithmetic.
+    compiles: ClassVar[bool] = True
 
     @abc.abstractmethod
     def refuses(self, fit: "Fit") -> str | None:
@@ -42,7 +45,15 @@ class AbstractRung(eqx.Module):
         the present answer and this ending that of the fit.
         """
 
+    def begin(self, fit: "Fit") -> Ending | None:
+        """The ladder's first answer by this rung, if it needs none below; None if it does.
+
+        The first rung that begins takes the place of the mean-field solution.
+        """
+        del fit
+        return None
+
 
 def member(kind: type[AbstractFamily], dim: int, session: Recorder) -> AbstractFamily:
     """A member of a family as its `init` makes it, by one program."""
-    return eqx.filter_jit(kind.init)(dim, key=key_of(session.words(kind.__name__)))
+    return eqx.filter_jit(kind.init)(dim, key=key_of(session.seed(kind.__name__)))

@@ -87,14 +87,12 @@ def plan(spec: dict[str, Any], cells: Path) -> dict[str, Callable[[], list[dict[
         for name in spec["distances"]["targets"]:
             made[f"distances-{name}-reference"] = functools.partial(floor, name)
             for method in spec["distances"]["methods"]:
-                made[f"distances-{name}-{method}-{seed}"] = functools.partial(
-                    distances, name, method, seed
-                )
+                cell = functools.partial(distances, name, method, seed)
+                made[f"distances-{name}-{method}-{seed}"] = cell
         for name in spec["energies"]["problems"]:
             for method in spec["energies"]["methods"]:
-                made[f"energies-{name}-{method}-{seed}"] = functools.partial(
-                    energies, name, method, seed
-                )
+                cell = functools.partial(energies, name, method, seed)
+                made[f"energies-{name}-{method}-{seed}"] = cell
     return made
 
 

@@ -15,7 +15,7 @@ def sliced_wasserstein(x: np.ndarray, y: np.ndarray, rng: np.random.Generator) -
 
 
 def mmd(x: np.ndarray, y: np.ndarray) -> float:
-    """The root of the unbiased squared discrepancy with a Gaussian kernel of median width, at least 0."""
+    """The root of the unbiased squared discrepancy, Gaussian kernel of median width; at least 0."""
 
     def squares(a: np.ndarray, b: np.ndarray) -> np.ndarray:
         return np.sum(a**2, 1)[:, None] + np.sum(b**2, 1)[None] - 2 * a @ b.T

@@ -26,6 +26,7 @@ class Gaussian(eqx.Module):
     root: jax.Array
 
     def __call__(self, x):
+        """The energy of a point."""
         return 0.5 * jnp.sum((jnp.tril(self.root).T @ (x - self.mean)) ** 2)
 
 
@@ -52,6 +53,7 @@ class Rbm(eqx.Module):
     log_std: jax.Array
 
     def __call__(self, x):
+        """The energy of a point."""
         std = jnp.exp(self.log_std)
         quadratic = 0.5 * jnp.sum(((x - self.visible) / std) ** 2)
         return quadratic - jnp.sum(jax.nn.softplus(self.hidden + self.weights @ (x / std)))
@@ -86,11 +88,12 @@ def rbm(dim: int = 10, units: int = 12) -> Problem:
 
 
 class Ica(eqx.Module):
-    """E = sum_j log cosh(w_j'x) up to a constant: independent logistic-like sources, Z = pi^d / |det W|."""
+    """E = sum_j log cosh(w_j'x) with independent sources, Z = pi^d / |det W|."""
 
     weights: jax.Array
 
     def __call__(self, x):
+        """The energy of a point."""
         s = self.weights @ x
         return jnp.sum(jnp.logaddexp(s, -s) - jnp.log(2.0))
 
@@ -116,6 +119,7 @@ class Mlp(eqx.Module):
     width: jax.Array
 
     def __call__(self, x):
+        """The energy of a point."""
         h = (x - self.center) / self.width
         for matrix, bias in self.layers[:-1]:
             h = jax.nn.silu(matrix @ h + bias)

@@ -1,4 +1,4 @@
-"""Part (c): exact log likelihood at equal processor seconds, and the error of the gradient on the way."""
+"""Part (c): exact log likelihood at equal processor seconds, and the error of the gradient there."""
 
 import time
 from typing import Any

@@ -67,7 +67,7 @@ def rows(name: str, gaussian: Any, spec: dict[str, Any], seed: int) -> list[dict
 
 
 def errors(q: Any, spec: dict[str, Any], seed: int) -> list[dict[str, Any]]:
-    """Squared errors at points of q, relative to the truth from long chains, which know their own error."""
+    """Squared errors at points of q; the truth is from long chains, and has an error of its own."""
     points = spec["points"]
     e = jr.normal(jr.fold_in(jr.key(99), seed), (points, q.base_dim), q.dtype)
     w, eps = jax.vmap(q.whitened)(e), e[:, q.dim :]

@@ -51,7 +51,7 @@ def _mixture(parts) -> Posterior:
 
 
 def banana() -> Posterior:
-    """N(0, [[1, .9], [.9, 1]]) of (z1, z2 + z1^2 + 1), as in the literature of semi-implicit families."""
+    """N(0, [[1, .9], [.9, 1]]) of (z1, z2 + z1^2 + 1), as in the literature."""
     covariance = np.array([[1.0, 0.9], [0.9, 1.0]])
     term = np.zeros(2), np.linalg.inv(covariance), np.linalg.slogdet(covariance)[1]
 

@@ -58,7 +58,7 @@ class _Sight(NamedTuple):
 
     stage: str
     step: int
-    row: dict[str, float]
+    row: dict[str, float | int]
     elapsed: float
     left: float | None
 
@@ -171,7 +171,7 @@ class _Run:
                     carried, told = run_chunk(
                         self._job, carry, jnp.asarray(step), jnp.asarray(last), jnp.asarray(span)
                     )
-                    jax.block_until_ready(told)
+                    told = jax.device_get(told)
                 pace = (self._clock.spent(OPTIMISE) - before) / (last - step)
                 self._stop_if_lost(told, last - step, last)
                 carry, step = carried, last
@@ -229,7 +229,7 @@ class _Run:
         fits = step + max(0.0, self._limits.left()) / max(pace, 1e-9)
         return float(min(self._steps, math.floor(fits)))
 
-    def _row(self, step: int, told: Told) -> dict[str, float]:
+    def _row(self, step: int, told: Told) -> dict[str, float | int]:
         return {
             "step": step,
             "seconds": self._clock.spent(OPTIMISE),

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from . import tasks
     from .bases import Logistic, Normal, StudentT
     from .compilation_cache import keep_compiled
+    from .diagnostics.settings import Diagnostics
     from .energy import fit_energy
     from .entropy import Closed, Sampled, StickTheLanding
     from .estimators import Controlled, Estimate, Pathwise, Quiet, ScoreFunction, estimator
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "bases": ["Logistic", "Normal", "StudentT"],
     "compilation_cache": ["keep_compiled"],
+    "diagnostics.settings": ["Diagnostics"],
     "energy": ["fit_energy"],
     "entropy": ["Closed", "Sampled", "StickTheLanding"],
     "estimators": ["Controlled", "Estimate", "Pathwise", "Quiet", "ScoreFunction", "estimator"],
@@ -71,6 +73,7 @@ __all__ = [
     "Bam",
     "Closed",
     "Controlled",
+    "Diagnostics",
     "Estimate",
     "Expectations",
     "FitMany",

@@ -20,6 +20,7 @@ from .diagnostics.draws import moments
 from .diagnostics.for_nuts import NutsStart, nuts_start
 from .diagnostics.linear_response import LinearResponse, linear_response
 from .diagnostics.posterior import PosteriorDraws, resampled
+from .diagnostics.settings import Diagnostics
 from .display.card import card
 from .display.curve import curve_of
 from .display.noise import gradient_noise
@@ -189,19 +190,50 @@ class FitResult(eqx.Module):
     def _corrected(self, rng: np.random.Generator, draws: int) -> PosteriorDraws:
         return resampled(self.target, self.q, rng, whole(draws, "draws", least=1))
 
-    def diagnose(self, draws: int = 2000, restarts: Sequence["FitResult"] = ()) -> Diagnosis:
+    def diagnose(
+        self,
+        draws: int = 2000,
+        restarts: Sequence["FitResult"] = (),
+        *,
+        seconds: float | int | None = None,
+        settings: Diagnostics | None = None,
+        progress: bool | None = None,
+    ) -> Diagnosis:
         """One verdict (trust, use the corrected draws, do not trust), why, and what to do.
 
-        Takes about as long as the fit: `draws` for importance weights, then short chains and climbs.
-        `restarts` are other fits of the same target, which should agree with this one, beside those that
-        the fit has made itself.
+        Draws of q for importance weights, then short chains, climbs to other modes and far tails.
+
+        Args:
+            draws: draws of q for importance weights, at least; fewer where coordinates are many.
+            restarts: other fits of the same target, which should agree with this one, beside those that
+                the fit has made itself.
+            seconds: the most time that it takes. By default as long as the fit took, or five seconds,
+                whichever is more. What there is no time for is listed, and nothing is trusted without
+                it.
+            settings: the numbers by which a fit is judged, `Diagnostics()` by default.
+            progress: a line on the terminal; by default if standard error is one.
         """
+        settings = Diagnostics() if settings is None else settings
+        if seconds is None:
+            seconds = max(settings.least_seconds, self.clock.get("total", 0.0))
+        elif not seconds > 0:
+            raise ValueError(f"seconds must be positive; got {seconds!r}")
         rng = self._rng(0)
         ending = Ending(self.status, self.hint)
         others = [Restart(*moments(other.q, rng), other.elbo, other.elbo_error) for other in restarts]
         others += [] if self.restarts is None else self.restarts.others
         draws = whole(draws, "draws", least=1)
-        found = diagnose(self.target, self.q, ending, rng, draws=draws, restarts=others)
+        found = diagnose(
+            self.target,
+            self.q,
+            ending,
+            rng,
+            draws=draws,
+            restarts=others,
+            seconds=float(seconds),
+            settings=settings,
+            progress=progress,
+        )
         self.remembered.diagnosis = found
         return found
 

@@ -70,7 +70,8 @@ def draw(
             e = sobol_pairs(q.base, pairs, q.base_dim, rng)
             z, log_q = carry(q, e)
             parts.append((e, z, log_q, *points(z)))
-    return Draws(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)), len(parts))
+    e, z, log_q, values, slope = map(np.concatenate, zip(*parts, strict=True))
+    return Draws(e, z, log_q, values, slope, len(parts))
 
 
 def carry(

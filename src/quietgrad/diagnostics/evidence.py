@@ -214,13 +214,15 @@ def _run_chains(
         watched if watched.selected else None,
     )
     rounds = settings.leapfrogs
-    for number, leapfrogs in enumerate(rounds):
+
+    def run(number: int) -> tuple[Chains, Comparison]:
         budget.stage(f"chains, round {number + 1} of at most {len(rounds)}")
-        with budget.paced(leapfrogs * (count + far)):
-            chains = sampler.run(leapfrogs * (count + far))
-            moved = by_chains(numbers, watched.along(chains.some(slice(0, count))), settings)
-        if number + 1 == len(rounds):
-            break
+        with budget.paced(rounds[number] * (count + far)):
+            chains = sampler.run(rounds[number] * (count + far))
+            return chains, by_chains(numbers, watched.along(chains.some(slice(0, count))), settings)
+
+    chains, moved = run(0)
+    for number in range(len(rounds) - 1):
         found = combine(moved, weighted, settings)
         # A fit that is far off gets a second round all the same: states show their shape by then.
         young = number == 0 and any(map(np.any, off(found, settings)))
@@ -230,8 +232,9 @@ def _run_chains(
         ahead = rounds[number + 1] * (count + far)
         if budget.share(ahead, of=1 - settings.tails_share) < 1:
             if not decided:
-                budget.further.append("longer chains, which would decide what is open")
+                budget.further.append("longer chains, with smaller errors")
             break
+        chains, moved = run(number + 1)
     return chains.some(slice(0, count)), chains.some(slice(count, None)), ends, moved
 
 

@@ -10,8 +10,8 @@ import pytest
 import xarray
 
 import quietgrad as qg
-from quietgrad._fingerprint import fingerprint
-from quietgrad.commands import fit, models, settings
+from quietgrad._util.fingerprint import fingerprint
+from quietgrad.cli.commands import fit, models, settings
 from quietgrad.diagnostics.diagnosis import Verdict
 from quietgrad.status import Status
 

@@ -18,8 +18,8 @@ from .reference import read
 
 def main(name: str, jobs: list[str], *, cold: bool) -> None:
     """Fit and print."""
-    from quietgrad.compilation_cache import keep_compiled
-    from quietgrad.environment import environment
+    from quietgrad._util.environment import environment
+    from quietgrad.scale.compilation_cache import keep_compiled
 
     from . import fitting, peers
 

@@ -12,7 +12,6 @@ import pytest
 from arviz_stats.base.array import array_stats
 
 from quietgrad import Diagnostics, FullRank, LowRank, MeanField, Target, fit
-from quietgrad.clock import Clock
 from quietgrad.diagnostics.budget import Budget
 from quietgrad.diagnostics.diagnose import diagnose
 from quietgrad.diagnostics.diagnosis import Ending, Verdict
@@ -23,7 +22,8 @@ from quietgrad.diagnostics.psis import smooth
 from quietgrad.diagnostics.tolerance import missed, off, plain, significance, unsure
 from quietgrad.diagnostics.verdict import judge
 from quietgrad.diagnostics.watched import coupled
-from quietgrad.points import Points
+from quietgrad.evaluation.points import Points
+from quietgrad.session.clock import Clock
 from quietgrad.status import Status
 from quietgrad.targets.coordinates import coordinate_name
 

@@ -89,7 +89,7 @@ def fit(
     json
         Also write the result and its history to this file.
     """
-    from ..commands.fit import fit_command
+    from .commands.fit import fit_command
 
     return fit_command(
         model,
@@ -158,7 +158,7 @@ def race(
     plot
         Also draw ELBO against seconds to this file (PNG or PDF).
     """
-    from ..commands.race import race_command
+    from .commands.race import race_command
 
     return race_command(
         model,

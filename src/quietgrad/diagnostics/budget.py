@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from .._progress import Show
+from .._util.progress import Show
 
 
 class Stage(NamedTuple):

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .._blas import one_blas_thread
-from .._progress import progress_line
+from .._numerics.blas import one_blas_thread
+from .._util.progress import progress_line
 from ..families import AbstractFamily
 from ..targets import Target
 from .advice import advise

@@ -8,10 +8,10 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float
 
-from .._host import on_device
+from .._util.device import on_device
+from ..evaluation.host_draws import sobol_pairs
+from ..evaluation.points import Points
 from ..families import AbstractFamily, FitsQuadratic
-from ..host_draws import sobol_pairs
-from ..points import Points
 from .budget import Budget
 from .settings import DEFAULT, Diagnostics
 

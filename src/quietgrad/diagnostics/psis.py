@@ -10,12 +10,12 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
+from .pareto import smoothed_tail
+
 # Fewer finite draws than this say nothing about a tail.
 LEAST = 25
 # Log weights that differ by less are equal: no average could tell, and single precision may add as much.
 EQUAL = 1e-4
-# The shape towards which that of a short tail is drawn, and the observations that this counts as.
-PRIOR_SHAPE, PRIOR_COUNT = 0.5, 10
 
 
 class Weights(NamedTuple):
@@ -67,53 +67,20 @@ def _smoothed(
 ) -> tuple[Float[np.ndarray, " draws"], float]:
     """Log weights with a smoothed tail, and its shape; equal ones have no tail."""
     size = tail_size(log_weights.size)
-    order = np.argsort(log_weights)
-    tail = log_weights[order[-size - 1 :]]
+    tail = np.sort(log_weights)[-size - 1 :]
     if np.ptp(tail) < EQUAL:
         return log_weights, -math.inf
-    weights = np.exp(tail)
-    excess = weights[1:] - weights[0]
-    if excess[max(0, int(size / 4 + 0.5) - 1)] <= 0:
-        # Ties up to the lower quartile: single precision rounds to a grid where log densities are
-        # large. The shape is then that of a tail with its ties broken.
-        gaps = np.diff(tail)
-        noise = np.random.default_rng(0).random(tail.size) - 0.5
-        broken = np.exp(np.sort(tail + np.min(gaps[gaps > 0]) * noise))
-        return log_weights, pareto(broken[1:] - broken[0])[0]
-    khat, scale = pareto(excess)
-    places = (np.arange(size) + 0.5) / size
-    # Quantiles of the generalised Pareto distribution, sigma ((1 - u)^-k - 1) / k.
-    depths = -np.log1p(-places)
-    quantiles = scale * (np.expm1(khat * depths) / khat if khat else depths)
-    smoothed = log_weights.copy()
-    smoothed[order[-size:]] = np.minimum(np.log(weights[0] + quantiles), tail[-1])
-    return smoothed, khat
-
-
-def pareto(excess: Float[np.ndarray, " tail"]) -> tuple[float, float]:
-    """Shape k and scale sigma of a generalised Pareto distribution (Zhang & Stephens 2009).
-
-    `excess` is sorted and positive from its lower quartile on. With b = k / sigma (k as in
-    (1 + k x / sigma)^(-1/k - 1)), the likelihood has its maximum over k at k(b) = mean log(1 + b x).
-    The estimate is the mean of b under this profile likelihood and a weak prior, by quadrature on a
-    grid of quantiles of the prior. k is drawn towards 1/2 as by ten further observations (Vehtari et
-    al. 2024).
-    """
-    count = excess.size
-    points = 30 + int(math.sqrt(count))
-    u = (np.arange(points) + 0.5) / points
-    quartile = excess[max(0, int(count / 4 + 0.5) - 1)]
-    b = (1 / np.sqrt(u) - 1) / (3 * quartile) - 1 / excess[-1]
     with np.errstate(all="ignore"):
-        k = np.mean(np.log1p(b[:, None] * excess), axis=1)
-        profile = count * (np.log(b / k) - k - 1)
-    profile = np.where(np.isfinite(profile), profile, -math.inf)
-    weights = np.exp(profile - np.max(profile))
-    weights = np.where(weights >= 10 * np.finfo(float).eps * np.sum(weights), weights, 0.0)
-    best = float(weights @ b / np.sum(weights))
-    shape = float(np.mean(np.log1p(best * excess)))
-    scale = shape / best if best else float(np.mean(excess))
-    return (count * shape + PRIOR_COUNT * PRIOR_SHAPE) / (count + PRIOR_COUNT), scale
+        smoothed, khat = smoothed_tail(log_weights, size)
+    if math.isfinite(khat) and np.all(np.isfinite(smoothed)):
+        return smoothed, khat
+    # The fit divides by differences within the tail, which may be zero: single precision rounds to a
+    # grid where log densities are large. The shape is then that of a tail with its ties broken.
+    gaps = np.diff(tail)
+    broken = np.min(gaps[gaps > 0]) * (np.random.default_rng(0).random(log_weights.size) - 0.5)
+    moved = log_weights + broken
+    with np.errstate(all="ignore"):
+        return log_weights, smoothed_tail(moved - np.max(moved), size)[1]
 
 
 def tail_size(draws: int) -> int:

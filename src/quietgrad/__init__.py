@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from .methods import Auto, Bam, Saa, Sgd
     from .racing import race
     from .results import FitResult
+    from .results.refined import Refine, Refined
     from .results.expectations import Expectations, posterior_expectations
     from .scale.compilation_cache import keep_compiled
     from .session.history import Plateau, Reached
@@ -58,6 +59,7 @@ _HOMES = {
     "evaluation.metrics": ["elbo", "elbo_with_error", "lppd"],
     "racing": ["race"],
     "results": ["FitResult"],
+    "results.refined": ["Refine", "Refined"],
     "status": ["Status"],
     "estimators.samplers": ["Antithetic", "Iid", "LatinHypercube", "Rqmc"],
     "estimators.surrogates": ["QuadCV", "Taylor"],
@@ -92,6 +94,8 @@ __all__ = [
     "Quiet",
     "Reached",
     "RealNVP",
+    "Refine",
+    "Refined",
     "RowBlocks",
     "Rqmc",
     "Saa",

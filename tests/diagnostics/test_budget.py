@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import numpy as np
 import posteriors
 import pytest
-from arviz_stats.base.array import array_stats
 
 from quietgrad import Diagnostics, FullRank, LowRank, MeanField, Target, fit
 from quietgrad.diagnostics.budget import Budget
@@ -18,7 +17,6 @@ from quietgrad.diagnostics.diagnosis import Ending, Verdict
 from quietgrad.diagnostics.draws import carry, draw
 from quietgrad.diagnostics.evidence import gather
 from quietgrad.diagnostics.expected_gain import paired_square
-from quietgrad.diagnostics.psis import smooth
 from quietgrad.diagnostics.tolerance import missed, off, plain, significance, unsure
 from quietgrad.diagnostics.verdict import judge
 from quietgrad.diagnostics.watched import coupled
@@ -197,19 +195,6 @@ def test_the_numbers_of_a_verdict_are_fields(field):
     assert moved.diagnose(settings=loose).verdict is Verdict.TRUST
     tight = dataclasses.replace(loose, **{field: 1e-3})
     assert moved.diagnose(settings=tight).verdict is not Verdict.TRUST
-
-
-@pytest.mark.parametrize("draws", [30, 100, 256, 2048, 20_000])
-@pytest.mark.parametrize("shape", [-1.0, 0.05, 0.3, 0.7, 1.5])
-def test_smoothed_weights_are_those_of_arviz(draws, shape):
-    rng = np.random.default_rng(draws)
-    size = rng.exponential(size=draws) if shape > 0 else np.minimum(rng.normal(size=draws), 3.0)
-    log_weights = abs(shape) * size - 1000.25
-    found = smooth(log_weights)
-    theirs, khat = array_stats.psislw(np.max(log_weights) - log_weights)
-    weights = np.exp(theirs - np.max(theirs))
-    assert found.khat == pytest.approx(float(khat), abs=1e-9)
-    np.testing.assert_allclose(found.w, weights / weights.sum(), rtol=1e-8)
 
 
 def test_leaving_a_group_out_is_what_the_error_says():

@@ -10,16 +10,17 @@ from .._util.progress import Show
 
 
 class Stage(NamedTuple):
-    """What a verdict is at, for the line of progress."""
+    """What a verdict, or another `work`, is at, for the line of progress."""
 
     stage: str
     elapsed: float
     limit: float
+    work: str = "verdict"
 
     def words(self, since: float = 0.0) -> str:
         """One line, `since` seconds later."""
         limit = f" of at most {self.limit:.0f} s" if math.isfinite(self.limit) else " s"
-        return f"verdict: {self.stage} · {self.elapsed + since:.1f}{limit}"
+        return f"{self.work}: {self.stage} · {self.elapsed + since:.1f}{limit}"
 
 
 class Budget:

@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 from .._util.device import on_device
 from ..evaluation.host_draws import sobol_pairs
 from ..evaluation.points import Points
-from ..families import AbstractFamily, FitsQuadratic
+from ..families import AbstractFamily, OnHost
 from .budget import Budget
 from .settings import DEFAULT, Diagnostics
 
@@ -81,7 +81,7 @@ def carry(
 
     A family with a form on the host is asked there, so that no program is compiled.
     """
-    if isinstance(q, FitsQuadratic):
+    if isinstance(q, OnHost):
         return q.host_transport(e).astype(q.dtype).astype(float), q.host_log_prob(e)
     z, log_q = jax.device_get(_carry(q, on_device(e, q.dtype)))
     return z.astype(float), log_q.astype(float)

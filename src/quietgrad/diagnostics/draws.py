@@ -82,7 +82,8 @@ def carry(
     A family with a form on the host is asked there, so that no program is compiled.
     """
     if isinstance(q, OnHost):
-        return q.host_transport(e).astype(q.dtype).astype(float), q.host_log_prob(e)
+        z, log_q = q.host_transport_and_log_prob(e)
+        return z.astype(q.dtype).astype(float), log_q
     z, log_q = jax.device_get(_carry(q, on_device(e, q.dtype)))
     return z.astype(float), log_q.astype(float)
 

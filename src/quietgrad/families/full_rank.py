@@ -45,6 +45,23 @@ class FullRank(FitsQuadratic, HasEntropy, Invertible):
         loc, log_diagonal = spread * jr.normal(key, (2, dim))
         return cls(loc=loc, packed=pack_triangle(jnp.diag(log_diagonal)), base=base)
 
+    @classmethod
+    def of_host(
+        cls,
+        loc: Float[np.ndarray, " dim"],
+        scale: Float[np.ndarray, "dim dim"],
+        dtype: Any,
+        base: AbstractBase = Normal(),
+    ) -> "FullRank":
+        """The member with this location and C, without compiling anything."""
+        packed = on_device(host_pack(scale), dtype)
+        return cls(loc=on_device(loc, dtype), packed=packed, base=base)
+
+    @classmethod
+    def unit(cls, dim: int, dtype: Any, base: AbstractBase = Normal()) -> "FullRank":
+        """Unit scales around zero, without compiling anything."""
+        return cls.of_host(np.zeros(dim), np.eye(dim), dtype, base)
+
     @property
     def dim(self) -> int:
         """Length of z."""
@@ -183,8 +200,7 @@ class FullRank(FitsQuadratic, HasEntropy, Invertible):
         return moved[rows, columns] / np.where(rows == columns, np.sqrt(2), 1.0)
 
     def _with(self, loc: Float[np.ndarray, " dim"], scale: Float[np.ndarray, "dim dim"]) -> "FullRank":
-        packed = on_device(host_pack(scale), self.dtype)
-        return FullRank(loc=on_device(loc, self.dtype), packed=packed, base=self.base)
+        return FullRank.of_host(loc, scale, self.dtype, self.base)
 
     def _host_scale(self) -> Float[np.ndarray, "dim dim"]:
         return host_unpack(self.packed, self.dim)
@@ -221,6 +237,7 @@ def pack_triangle(matrix: Float[Array, "dim dim"]) -> Float[Array, " triangle"]:
 
 
 def unpack_triangle(packed: Num[Array, " triangle"], dim: int) -> Num[Array, "dim dim"]:
+    """The lower triangle of a packed vector."""
     # Reading `packed` and its reverse as one (dim, dim) array puts every entry once in the lower
     # triangle: slices and a reversal only, where a scatter would be slow.
     return jnp.tril(jnp.concatenate([packed[dim:], packed[::-1]]).reshape(dim, dim))

@@ -3,7 +3,7 @@
 from .hierarchical import Hierarchical
 from .linear import LinearLocals
 from .locals import AbstractConditional, Locals
-from .nested import Nested, NestedLaplace
+from .nested import Nested, NestedLaplace, without_globals
 from .nested_skewed import NestedSkewed
 
 __all__ = [
@@ -14,4 +14,5 @@ __all__ = [
     "Nested",
     "NestedLaplace",
     "NestedSkewed",
+    "without_globals",
 ]

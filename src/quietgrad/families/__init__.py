@@ -1,8 +1,17 @@
 """Variational families q(z; lambda): a transport of base draws, and what is known of it."""
 
 from .advice import Advice
-from .capabilities import HasDiagonalScale, HasEntropy, HasMoments, HasPathMetric, Invertible, OnHost
+from .capabilities import (
+    EstimatesDensity,
+    HasDiagonalScale,
+    HasEntropy,
+    HasMoments,
+    HasPathMetric,
+    Invertible,
+    OnHost,
+)
 from .conditional import Hierarchical
+from .curved import Curved
 from .family import AbstractFamily, split
 from .fits_quadratic import FitsQuadratic
 from .flow import AbstractFlow
@@ -12,9 +21,11 @@ from .mean_field import MeanField
 from .mixture import Components, Mixture
 from .real_nvp import AffineRealNVP, RealNVP
 from .registry import ANY_FAMILY, OTHER_NAMES, REGISTRY, named
+from .semi_implicit import ParticleMixture, SemiImplicit
 from .structured import AbstractStructured, Arrowhead, Chain
 from .triangular import Triangular
 from .whitened_flow import WhitenedRealNVP
+from .whitened_layers import AutoregressiveFlow, SplineFlow
 from .with_hyperparameters import (
     AbstractWithHyperparameters,
     WithHyperparameters,
@@ -33,8 +44,11 @@ __all__ = [
     "Advice",
     "AffineRealNVP",
     "Arrowhead",
+    "AutoregressiveFlow",
     "Chain",
     "Components",
+    "Curved",
+    "EstimatesDensity",
     "FitsQuadratic",
     "FullRank",
     "HasDiagonalScale",
@@ -47,8 +61,11 @@ __all__ = [
     "MeanField",
     "Mixture",
     "OnHost",
+    "ParticleMixture",
     "RealNVP",
+    "SplineFlow",
     "Triangular",
+    "SemiImplicit",
     "WhitenedRealNVP",
     "WithHyperparameters",
     "WithHyperparametersAndEntropy",

@@ -18,9 +18,9 @@ from .._util.checks import whole
 from ..diagnostics.expected_gain import expected_gain
 from ..estimators import AbstractEstimator, resolve
 from ..evaluation.difference import Difference
-from ..evaluation.judging import paired_difference
+from ..evaluation.elbo_terms import paired_difference
 from ..evaluation.points import Points
-from ..families import AbstractFamily, FitsQuadratic, MeanField
+from ..families import AbstractFamily, FitsQuadratic, FullRank, MeanField
 from ..session import Candidate
 from ..session.clock import EVALUATE, OPTIMISE
 from ..solvers import EXHAUSTED, LOST, STATIONARY, Annealed, FixedDraws, Run, Stop, drive
@@ -31,7 +31,7 @@ from ..targets import Target
 from .gaussian import Curvature
 from .given_start import given_start, mean_field_at, stationary_start
 from .ladder import rungs_of, up
-from .method import AbstractMethod, Ending, Problem, Recorder, Scouted, started_from
+from .method import AbstractMethod, Ending, Piloted, Problem, Recorder, started_from
 from .pilot import pilot_modes, pilot_searches
 from .rungs import RUNGS, AbstractRung
 
@@ -113,9 +113,17 @@ class Auto(AbstractMethod):
             if ending is not None:
                 return ending
         rungs = rungs_of(fit) if problem.any_family else []
-        return up(fit, rungs) if rungs else fit.within(problem.q, None)
+        if rungs:
+            return up(fit, rungs)
+        own = next((rung for rung in self.rungs if rung.family is type(problem.q)), None)
+        if own is None or fit.given is not None or own.refuses(fit) is not None:
+            return fit.within(problem.q, None)
+        fit.within(FullRank.unit(problem.q.dim, problem.q.dtype), None)
+        below = session.best
+        ending = own.solve(fit, below)
+        return fit.within(problem.q, below) if ending is None else ending
 
-    def pilot(self, problems: Sequence[Problem], session: Recorder) -> list[Scouted] | None:
+    def pilot(self, problems: Sequence[Problem], session: Recorder) -> list[Piloted] | None:
         """Modes, or searches at few draws; unknown for families that begin at a start of their own."""
         problem, given = problems[0], None
         if problem.start_given:

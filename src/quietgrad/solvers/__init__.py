@@ -5,6 +5,7 @@ from .bam import BatchAndMatch
 from .block_newton import BlockNewton
 from .driver import BEHIND, EXHAUSTED, STATIONARY, Run, Stop, drive
 from .fixed_draws import FixedDraws
+from .mixture import MixtureNewton, MixtureState
 from .mode import ModeSearch
 from .nested import NestedGlobals
 from .newton import Newton, NewtonState
@@ -21,6 +22,8 @@ __all__ = [
     "BlockNewton",
     "Feedback",
     "FixedDraws",
+    "MixtureNewton",
+    "MixtureState",
     "ModeSearch",
     "NestedGlobals",
     "Newton",

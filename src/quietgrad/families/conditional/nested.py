@@ -95,7 +95,9 @@ class Nested(AbstractConditional):
         def once(state: tuple[Array, ...]) -> tuple[Array, ...]:
             x, base, before, _, count = state
             found = jax.lax.stop_gradient(self.step(g, x))
-            sizes = jnp.full_like(before, jnp.max(found.sizes)) if self.structure.chained else found.sizes
+            sizes = (
+                jnp.full_like(before, jnp.max(found.sizes)) if self.structure.chained else found.sizes
+            )
             worse = ~(sizes <= before)
             after = jnp.where(worse, base + SHORTER * (x - base), found.after)
             size = jnp.max(jnp.where(worse, jnp.inf, sizes))

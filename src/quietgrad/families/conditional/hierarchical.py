@@ -18,7 +18,7 @@ from ...structure import Structure
 from ...targets import Target
 from ..advice import Advice
 from ..bases import AbstractBase, Normal
-from ..capabilities import Invertible
+from ..capabilities import Invertible, ScalesFollow
 from ..family import AbstractFamily
 from ..full_rank import FullRank, pack_triangle
 from ..mean_field import MeanField
@@ -29,7 +29,7 @@ from .locals import AbstractConditional
 from .nested import NestedLaplace
 
 
-class Hierarchical(AbstractFamily, Invertible):
+class Hierarchical(AbstractFamily, ScalesFollow):
     """`of_globals` is q(g), `of_locals` is q(z | g). Base draws are in the order of the coordinates.
 
     Transport, density and score take O(n) operations, and with nested locals some gradients of the

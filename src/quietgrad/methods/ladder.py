@@ -16,7 +16,7 @@ from ..evaluation.judging import Judge, paired_difference
 from ..families import AbstractFamily, FitsQuadratic, MeanField
 from ..session import Candidate
 from ..session.clock import EVALUATE
-from .method import Ending
+from .method import UNSETTLED, Ending
 from .rungs import AbstractRung, Evidence
 
 if TYPE_CHECKING:
@@ -49,7 +49,10 @@ def up(fit: "Fit", rungs: list[AbstractRung]) -> Ending:
             answer, ending, evidence = found, reached, None
         else:
             answer = session.choose(answer._replace(step=session.steps))
-    return fit.within(fit.problem.q, answer) if ending is None else ending
+    if ending is None:
+        return fit.within(fit.problem.q, answer)
+    # Steps that a better start would have made needless.
+    return fit.finish(answer, near=True) if ending is UNSETTLED else ending
 
 
 def _begin(fit: "Fit", rungs: list[AbstractRung]) -> tuple[Candidate, Ending | None, list[AbstractRung]]:

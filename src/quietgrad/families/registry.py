@@ -11,6 +11,7 @@ from .mean_field import MeanField
 from .mixture import Mixture
 from .real_nvp import AffineRealNVP, RealNVP
 from .whitened_flow import WhitenedRealNVP
+from .whitened_layers import AutoregressiveFlow, SplineFlow
 
 REGISTRY: dict[str, type[AbstractFamily]] = {
     "mean-field": MeanField,
@@ -20,6 +21,8 @@ REGISTRY: dict[str, type[AbstractFamily]] = {
     "real-nvp": RealNVP,
     "real-nvp-affine": AffineRealNVP,
     "real-nvp-whitened": WhitenedRealNVP,
+    "autoregressive-flow": AutoregressiveFlow,
+    "spline-flow": SplineFlow,
 }
 # The name that stands for a family of the method's choice.
 ANY_FAMILY = "auto"

@@ -17,9 +17,9 @@ from .._util.checks import whole
 from ..diagnostics.expected_gain import expected_gain
 from ..estimators import AbstractEstimator, resolve
 from ..evaluation.difference import Difference
-from ..evaluation.judging import paired_difference
+from ..evaluation.elbo_terms import paired_difference
 from ..evaluation.points import Points
-from ..families import AbstractFamily, FitsQuadratic, MeanField
+from ..families import AbstractFamily, FitsQuadratic, FullRank, MeanField
 from ..session import Candidate
 from ..session.clock import EVALUATE, OPTIMISE
 from ..solvers import EXHAUSTED, LOST, STATIONARY, Annealed, FixedDraws, Run, Stop, drive
@@ -29,7 +29,7 @@ from ..targets import Target
 from .gaussian import Curvature
 from .given_start import given_start, mean_field_at, stationary_start
 from .ladder import rungs_of, up
-from .method import UNSETTLED, AbstractMethod, Ending, Problem, Recorder, Scouted, started_from
+from .method import UNSETTLED, AbstractMethod, Ending, Piloted, Problem, Recorder, started_from
 from .pilot import pilot_modes, pilot_searches
 from .rungs import RUNGS, AbstractRung
 
@@ -109,9 +109,17 @@ class Auto(AbstractMethod):
             if ending is not None:
                 return ending
         rungs = rungs_of(fit) if problem.any_family else []
-        return up(fit, rungs) if rungs else fit.within(problem.q, None)
+        if rungs:
+            return up(fit, rungs)
+        own = next((rung for rung in self.rungs if rung.family is type(problem.q)), None)
+        if own is None or fit.given is not None or own.refuses(fit) is not None:
+            return fit.within(problem.q, None)
+        fit.within(FullRank.unit(problem.q.dim, problem.q.dtype), None)
+        below = session.best
+        ending = own.solve(fit, below)
+        return fit.within(problem.q, below) if ending is None else ending
 
-    def pilot(self, problems: Sequence[Problem], session: Recorder) -> list[Scouted] | None:
+    def pilot(self, problems: Sequence[Problem], session: Recorder) -> list[Piloted] | None:
         """Modes, or searches at few draws; unknown for families that begin at a start of their own."""
         problem, given = problems[0], None
         if problem.start_given:
@@ -160,8 +168,8 @@ class Fit:
     def within(self, q: AbstractFamily, below: Candidate | None, *, rough: bool = False) -> Ending:
         """The best member of q's family, from the mode and from the solution of a simpler family.
 
-        `rough` leaves out the stochastic steps after Newton's, for a member that may be only a start: the
-        ending is then `UNSETTLED` if these are expected to gain something.
+        `rough` leaves out the stochastic steps after Newton's, for a member that may be only a start.
+        The ending is then `UNSETTLED` if these are expected to gain something.
         """
         auto, session, stationary = self.auto, self.session, False
         curved = auto.curved(self.problem, session.points, q)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..evaluation.difference import Difference
-from ..evaluation.judging import Judge, paired_difference
+from ..evaluation.elbo_terms import ElboEvaluator, paired_difference
 from ..families import AbstractFamily, FitsQuadratic, MeanField
 from ..session import Candidate
 from ..session.clock import EVALUATE
@@ -108,7 +108,7 @@ def _sharper(fit: "Fit", found: AbstractFamily, answer: AbstractFamily) -> Diffe
     if fit.problem.batch_size is not None:
         return paired_difference(session.terms(found), session.terms(answer))
     with session.clock.phase(EVALUATE):
-        judge = Judge(target, pairs=fit.auto.draws, seed=session.words("ladder"))
+        judge = ElboEvaluator(target, pairs=fit.auto.draws, seed=session.seed("ladder"))
         return paired_difference(judge.terms(found), judge.terms(answer))
 
 

@@ -4,6 +4,7 @@ from .annealed import LOST, Annealed
 from .bam import BatchAndMatch
 from .driver import BEHIND, EXHAUSTED, STATIONARY, Run, Stop, drive
 from .fixed_draws import FixedDraws
+from .mixture import MixtureNewton, MixtureState
 from .mode import ModeSearch
 from .newton import Newton, NewtonState
 from .solver import AbstractSolver, Feedback, Step
@@ -18,6 +19,8 @@ __all__ = [
     "BatchAndMatch",
     "Feedback",
     "FixedDraws",
+    "MixtureNewton",
+    "MixtureState",
     "ModeSearch",
     "Newton",
     "NewtonState",

@@ -5,9 +5,25 @@ from .evidence import Evidence
 from .flow import FlowRung
 from .full_rank import FullRankRung
 from .low_rank import LowRankRung
+from .mixture import MixtureRung
 from .rung import AbstractRung
 
 # The cheapest first.
-RUNGS: tuple[AbstractRung, ...] = (FullRankRung(), CurvedRung(), FlowRung(), LowRankRung())
+RUNGS: tuple[AbstractRung, ...] = (
+    FullRankRung(),
+    CurvedRung(),
+    MixtureRung(),
+    FlowRung(),
+    LowRankRung(),
+)
 
-__all__ = ["RUNGS", "AbstractRung", "CurvedRung", "Evidence", "FlowRung", "FullRankRung", "LowRankRung"]
+__all__ = [
+    "RUNGS",
+    "AbstractRung",
+    "CurvedRung",
+    "Evidence",
+    "FlowRung",
+    "FullRankRung",
+    "LowRankRung",
+    "MixtureRung",
+]

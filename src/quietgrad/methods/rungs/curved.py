@@ -6,8 +6,8 @@ import numpy as np
 from jaxtyping import Float
 
 from ...evaluation.difference import Difference
+from ...evaluation.elbo_terms import paired_difference
 from ...evaluation.host_draws import sobol_pairs
-from ...evaluation.judging import paired_difference
 from ...families import Curved, FullRank, HasMoments, MeanField
 from ...families.bases import Normal
 from ...families.bend import HostBend
@@ -82,6 +82,7 @@ class CurvedRung(AbstractRung):
         stop = Stop(gain=fine, patience=1, iterations=rounds, conclusive=True, keep="last")
         start, state = run.best._replace(step=session.steps), run.state
         if run.feedback is not None and run.feedback.change.clearly_below():
+            assert isinstance(start.q, Curved)
             state = self.solver.lost(state, start.q)
         run = drive(self.solver, start, session, stop, name="bend", state=state)
         session.choose(run.best)

@@ -25,6 +25,8 @@ class AbstractRung(eqx.Module):
 
     # What `explain` calls it: a noun with its article.
     title: ClassVar[str] = "a richer family"
+    # The family that this rung solves for, where a user asks for it by name: a Gaussian comes first then.
+    family: ClassVar[type[AbstractFamily] | None] = None
     # Whether it needs programs of its own. One that does is not tried where weighted draws of the
     # present answer would be trusted: the user waits for XLA, not for arithmetic.
     compiles: ClassVar[bool] = True
@@ -56,4 +58,4 @@ class AbstractRung(eqx.Module):
 
 def member(kind: type[AbstractFamily], dim: int, session: Recorder) -> AbstractFamily:
     """A member of a family as its `init` makes it, by one program."""
-    return eqx.filter_jit(kind.init)(dim, key=key_of(session.words(kind.__name__)))
+    return eqx.filter_jit(kind.init)(dim, key=key_of(session.seed(kind.__name__)))

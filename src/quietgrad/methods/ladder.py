@@ -85,13 +85,14 @@ def _simpler(fit: "Fit", answer: Candidate) -> Candidate:
 def _evidence(fit: "Fit", answer: Candidate, number: int) -> Evidence | None:
     """What is wrong with the answer; None if it is good enough."""
     session, name = fit.session, type(answer.q).__name__
-    if answer.terms.gap < fit.auto.close * fit.gain:
-        session.note("enough", family=name, gap=answer.terms.gap)
-        return None
     session.check()
     with session.clock.phase(EVALUATE):
         target = None if fit.problem.batch_size is not None else fit.problem.target
         evidence = Evidence.of(target, answer, session.rng("evidence", number), fit.auto.draws)
+    # A Gaussian at one of several modes is close to the density around it.
+    if evidence.gap < fit.auto.close * fit.gain and not evidence.modes:
+        session.note("enough", family=name, gap=evidence.gap)
+        return None
     if evidence.trusted:
         session.note("trusted", family=name, gap=evidence.gap, why=evidence.reasons[0])
         return None
@@ -118,7 +119,7 @@ def _try(fit: "Fit", rung: AbstractRung, answer: Candidate) -> tuple[Ending | No
     reached = rung.solve(fit, answer)
     found = session.best
     gained = paired_difference(found.terms, answer.terms)
-    if gained.nats > 0 and not gained.clearly_above() and not gained.clearly_below(fit.gain):
+    if gained.nats > 0 and not gained.clearly_above():
         gained = _sharper(fit, found.q, answer.q)
     pays = reached is not None and gained.clearly_above()
     richer = type(found.q).__name__ if pays else rung.title

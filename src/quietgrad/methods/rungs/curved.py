@@ -56,7 +56,7 @@ class CurvedRung(AbstractRung):
 
     def mends(self, evidence: Evidence) -> bool:
         """Whatever a Gaussian cannot follow, but not several modes."""
-        return isinstance(evidence.q, HasMoments)
+        return isinstance(evidence.q, HasMoments) and not evidence.modes
 
     def solve(self, fit: "Fit", below: Candidate) -> Ending | None:
         """The better of two orders."""

@@ -18,7 +18,15 @@ if TYPE_CHECKING:
     from .estimators.weights import Stein, Uniform, stein_weights
     from .evaluation.gradient_noise import gradient_error, gradient_variance, variance_ratio
     from .evaluation.metrics import elbo, elbo_with_error, lppd
-    from .families import AffineRealNVP, FullRank, LowRank, MeanField, RealNVP, WhitenedRealNVP
+    from .families import (
+        AffineRealNVP,
+        FullRank,
+        LowRank,
+        MeanField,
+        RealNVP,
+        SemiImplicit,
+        WhitenedRealNVP,
+    )
     from .families.bases import Logistic, Normal, StudentT
     from .fitting import fit
     from .fitting.looping import Loop, loop
@@ -45,6 +53,7 @@ _HOMES = {
         "LowRank",
         "MeanField",
         "RealNVP",
+        "SemiImplicit",
         "WhitenedRealNVP",
     ],
     "evaluation.gradient_noise": ["gradient_error", "gradient_variance", "variance_ratio"],
@@ -94,6 +103,7 @@ __all__ = [
     "Saa",
     "Sampled",
     "ScoreFunction",
+    "SemiImplicit",
     "Sgd",
     "Status",
     "Stein",

@@ -4,7 +4,6 @@ import dataclasses
 import os
 from typing import Any
 
-import equinox as eqx
 import numpy as np
 from jax.sharding import Mesh
 from jaxtyping import Array, Key, PyTree
@@ -158,7 +157,7 @@ def problem_of(
             # The start of a ladder, without a program.
             family = MeanField.random(target.dim, np.random.default_rng(key_words(key)))
         else:
-            family = eqx.filter_jit(made.init)(target.dim, key=key)
+            family = made.for_target(target, key=key)
     instance(family, AbstractFamily, "family")
     if hyperparameters is not None:
         hyperparameters = checked(hyperparameters, family.dtype)

@@ -7,6 +7,7 @@ is expected to gain less than `gain` nats.
 """
 
 import dataclasses
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -25,6 +26,7 @@ from ..session.clock import EVALUATE, OPTIMISE
 from ..solvers import EXHAUSTED, LOST, STATIONARY, Annealed, FixedDraws, Run, Stop, drive
 from ..solvers.finite_start import finite_start, narrower
 from ..status import Status
+from ..structure import Structure, structure_of
 from ..targets import Target
 from .gaussian import Curvature
 from .given_start import given_start, mean_field_at, stationary_start
@@ -101,6 +103,8 @@ class Auto(AbstractMethod):
     def _run(self, problem: Problem, session: Recorder) -> Ending:
         fit = Fit(self, problem, session)
         session.use_points(self._points(problem, session))
+        if not problem.any_family and (ending := fit.by_rung()) is not None:
+            return ending
         steps_only = fit.given is not None and not self.fixed_draws and type(problem.q) is not MeanField
         if steps_only or not problem.q.contains(fit.first):
             return fit.finish(fit.start, far=True)
@@ -164,6 +168,19 @@ class Fit:
         self.start = session.evaluate(problem.q, 0) if session.start is None else session.start
         self.first = _first(problem, session, self.given)
         self.estimator = None if isinstance(auto.estimator, str) else auto.estimator
+
+    @functools.cached_property
+    def structure(self) -> Structure | None:
+        """Globals and blocks of locals of the target, found once; None if it has none that would pay."""
+        found = structure_of(self.problem.target, self.problem.q.dim)
+        return None if found is None else found.structure
+
+    def by_rung(self) -> Ending | None:
+        """The answer in a family that a rung solves for; None if it is no such family."""
+        rung = next((rung for rung in self.auto.rungs if rung.makes(self.problem.q)), None)
+        if rung is None or rung.refuses(self) is not None:
+            return None
+        return rung.solve(self, self.start)
 
     def within(self, q: AbstractFamily, below: Candidate | None, *, rough: bool = False) -> Ending:
         """The best member of q's family, from the mode and from the solution of a simpler family.

@@ -7,12 +7,15 @@ from .full_rank import FullRankRung
 from .low_rank import LowRankRung
 from .mixture import MixtureRung
 from .rung import AbstractRung
+from .structured import HierarchyRung, StructuredRung
 
 # The cheapest first.
 RUNGS: tuple[AbstractRung, ...] = (
     FullRankRung(),
     CurvedRung(),
     MixtureRung(),
+    HierarchyRung(),
+    StructuredRung(),
     FlowRung(),
     LowRankRung(),
 )
@@ -26,4 +29,6 @@ __all__ = [
     "FullRankRung",
     "LowRankRung",
     "MixtureRung",
+    "HierarchyRung",
+    "StructuredRung",
 ]

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .fitting import fit
     from .gradient_noise import gradient_error, gradient_variance, variance_ratio
     from .history import Plateau, Reached
+    from .loading import load
     from .looping import Loop, loop
     from .many import FitMany, fit_many
     from .methods import Auto, Bam, Saa, Sgd
@@ -51,6 +52,7 @@ _HOMES = {
     "fitting": ["fit"],
     "history": ["Plateau", "Reached"],
     "many": ["FitMany", "fit_many"],
+    "loading": ["load"],
     "looping": ["Loop", "loop"],
     "methods": ["Auto", "Bam", "Saa", "Sgd"],
     "metrics": ["elbo", "elbo_with_error", "lppd"],
@@ -113,6 +115,7 @@ __all__ = [
     "gradient_error",
     "gradient_variance",
     "keep_compiled",
+    "load",
     "loop",
     "lppd",
     "posterior_expectations",

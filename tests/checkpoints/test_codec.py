@@ -12,9 +12,9 @@ import pytest
 
 import quietgrad as qg
 from quietgrad.checkpoints.book import Book, Entry
-from quietgrad.checkpoints.codec import Decoder, Encoder
 from quietgrad.checkpoints.file import NAME, read_file, write_file
 from quietgrad.judging import Terms
+from quietgrad.storage.codec import Decoder, Encoder
 
 
 def there_and_back(value, path, templates=None):

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ..storage.codec import Decoder
 from .book import Book
-from .codec import Decoder
 from .file import NAME, read_file, sweep
 from .identity import SHOWN, differences
 

@@ -5,6 +5,7 @@ A file of an earlier format is never written again: that it is still read is the
 
 import json
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -24,9 +25,9 @@ X = np.linspace(-1.0, 1.0, 8)
 
 
 def model(x, y=None):
-    """A simplex, a positive scale, a deterministic variable and a plate: all that has a name or a map."""
-    share = numpyro.sample("share", dist.Dirichlet(jnp.ones(3)))
-    noise = numpyro.sample("noise", dist.HalfNormal(1.0))
+    """A simplex, a positive scale, a deterministic variable and a plate."""
+    share: Any = numpyro.sample("share", dist.Dirichlet(jnp.ones(3)))
+    noise: Any = numpyro.sample("noise", dist.HalfNormal(1.0))
     numpyro.deterministic("level", share[0] + 2 * share[1])
     with numpyro.plate("row", x.shape[0]):
         numpyro.sample("y", dist.Normal(share[0] + share[1] * x, noise), obs=y)

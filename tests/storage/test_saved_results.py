@@ -58,6 +58,11 @@ def named(tmp_path_factory):
     return result, result.save(tmp_path_factory.mktemp("saved") / "fit.quietgrad")
 
 
+def single():
+    """What a process without double precision has."""
+    return jax.enable_x64(new_val=False)
+
+
 def again(result, path, **templates):
     return qg.load(result.save(path / "fit.quietgrad"), **templates)
 
@@ -163,6 +168,7 @@ def test_a_model_comes_back_with_names_labels_and_verdict(named):
     result, path = named
     found = qg.load(path)
     check_same(found, result)
+    assert found.diagnosis is not None
     assert found.diagnosis.verdict is result.diagnosis.verdict
     tree, own = found.to_arviz(50), result.to_arviz(50)
     assert own["posterior"].identical(own["posterior"])
@@ -365,7 +371,7 @@ def test_a_place_to_save_to_is_checked(fitted, tmp_path):
 
 
 def test_single_precision_does_not_round_what_was_double(named):
-    with jax.enable_x64(False), pytest.raises(ValueError, match="jax_enable_x64"):
+    with single(), pytest.raises(ValueError, match="jax_enable_x64"):
         qg.load(named[1])
 
 
@@ -391,7 +397,7 @@ def test_a_map_that_cannot_be_exported_is_asked_of_the_model(tmp_path):
     target = qg.Target.from_numpyro(model)
     result = qg.fit(target, method=qg.Sgd(steps=5), key=jr.key(1))
     found = again(result, tmp_path)
-    with pytest.raises(ValueError) as raised:
+    with pytest.raises(ValueError, match="has no map") as raised:
         found.sample(jr.key(0), 2)
     assert str(raised.value) == NO_MAP
     assert bits(found.q.sample(jr.key(0), 2)) == bits(result.q.sample(jr.key(0), 2))
@@ -405,7 +411,7 @@ def test_files_of_every_format_are_read(form):
     assert set(expected) == {path.stem for path in folder.glob("*.quietgrad")}
     for name, there in expected.items():
         # They are of single precision, which FlowJAX's splines want to be that of the process.
-        with jax.enable_x64(False):
+        with single():
             found = golden.said(qg.load(folder / f"{name}.quietgrad"))
         for part in ("draws", "log_q"):
             # Other machines and versions of XLA round otherwise, in single precision.

@@ -32,7 +32,7 @@ from zoo.fitting import moments
 from zoo.judging import CORRECTED, classify, errors, needless_warning, trust_is_wrong
 
 import quietgrad as qg
-from quietgrad.environment import environment
+from quietgrad._util.environment import environment
 
 ROWS = Path(__file__).parent / "results" / "ablation.jsonl"
 FAMILIES = ("mean-field", "low-rank", "full-rank")

@@ -81,7 +81,7 @@ def judge_clock() -> list[float]:
     """One number that counts the seconds of looks at answers, where these are on the clock."""
     spent = [0.0]
     try:
-        from quietgrad.judging import Judge
+        from quietgrad.evaluation.judging import Judge
     except ImportError:
         return spent
     look = Judge.terms
@@ -101,7 +101,7 @@ def judged(task_name: str, family: str, folders: list[Path]) -> None:
     import jax.random as jr
 
     import quietgrad as qg
-    from quietgrad.metrics import elbo_terms
+    from quietgrad.evaluation.metrics import elbo_terms
 
     task = qg.tasks.load(task_name)
     like = getattr(qg, FAMILIES[family]).init(task.dim, key=jr.key(0))
@@ -128,7 +128,7 @@ def in_process(tree: Path, *arguments: str) -> None:
 
 def compared(task: str, family: str, trees: dict[str, Path], starts: int, scratch: Path) -> dict:
     """A row: arrivals, final ELBOs and walls of both sides."""
-    from quietgrad.arrival import arrival
+    from quietgrad.evaluation.arrival import arrival
 
     folders = {name: scratch / f"{task}-{family}-{name}" for name in trees}
     for name, tree in trees.items():

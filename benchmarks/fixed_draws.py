@@ -19,10 +19,10 @@ import numpy as np
 from timing import save
 
 import quietgrad as qg
-from quietgrad._lbfgs import minimise
-from quietgrad.host_draws import equal_magnitude_pairs, iid, sobol_pairs
-from quietgrad.metrics import elbo_terms
-from quietgrad.points import Points
+from quietgrad._numerics.lbfgs import minimise
+from quietgrad.evaluation.host_draws import equal_magnitude_pairs, iid, sobol_pairs
+from quietgrad.evaluation.metrics import elbo_terms
+from quietgrad.evaluation.points import Points
 from quietgrad.solvers.fixed_draws import FixedElbo
 
 TASKS = ("frisk", "counts", "breast-cancer", "a1a", "diabetes", "redwine")

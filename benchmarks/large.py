@@ -18,7 +18,7 @@ from pathlib import Path
 from pages import BENCHMARKS, publish
 from timing import RESULTS, save
 
-from quietgrad.environment import environment
+from quietgrad._util.environment import environment
 
 INPUTS = 20
 # Seconds and gigabytes that a case may take; None where no bound is set.

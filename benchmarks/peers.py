@@ -26,7 +26,7 @@ from pages import BENCHMARKS, publish
 from peers_tables import Row, about, ranking, summary, table
 from timing import save
 
-from quietgrad.environment import environment
+from quietgrad._util.environment import environment
 
 TASKS = ("breast-cancer", "counts", "diabetes", "frisk", "a1a", "redwine")
 QUICK = ("breast-cancer", "counts")

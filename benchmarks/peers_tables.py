@@ -5,7 +5,7 @@ import statistics
 from collections.abc import Iterable
 from typing import Any
 
-from quietgrad.arrival import arrival
+from quietgrad.evaluation.arrival import arrival
 
 OWN, OURS = "quietgrad", "quietgrad auto"
 MARGIN = 1.0

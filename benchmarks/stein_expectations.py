@@ -21,7 +21,7 @@ from timing import RESULTS, save
 from zoo.reference import _uphill
 
 import quietgrad as qg
-from quietgrad.environment import environment
+from quietgrad._util.environment import environment
 
 NEAR_GAUSSIAN = ("poisson-regression", "logistic", "diabetes", "many-predictors", "covariance")
 OTHERS = (

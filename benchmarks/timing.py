@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 
-from quietgrad.environment import environment
+from quietgrad._util.environment import environment
 
 REST = 0.2
 RESULTS = Path(__file__).parent / "results"

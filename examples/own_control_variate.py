@@ -5,9 +5,9 @@ import jax
 import jax.numpy as jnp
 
 import quietgrad as qg
-from quietgrad.control_variates import AbstractControlVariate
-from quietgrad.control_variates.control_variate import pull_each
 from quietgrad.estimators import Controlled
+from quietgrad.estimators.control_variates import AbstractControlVariate
+from quietgrad.estimators.control_variates.control_variate import pull_each
 
 
 # %% One column with mean zero for every parameter, whatever a is: C(e) = J(0)'a - J(e)'a.

@@ -16,13 +16,13 @@ import optax
 from rich.console import Console
 
 import quietgrad as qg
-from quietgrad.environment import environment
+from quietgrad._util.environment import environment
 from quietgrad.estimators import AbstractEstimator, Pathwise
-from quietgrad.gradient_noise import gradient_error, gradient_variance
-from quietgrad.weights import Polynomial, Ridge, Stein
+from quietgrad.estimators.weights import Polynomial, Ridge, Stein
+from quietgrad.evaluation.gradient_noise import gradient_error, gradient_variance
 
 HERE = Path(__file__).parent
-TASKS = ("frisk", "a1a")
+TASKS = ("frisk", "a1a", "redwine")
 DRAWS = (10, 50)
 REPEATS = 4_000
 # Steps of Adam at 0.02 that decay to zero: near the optimum of the mean-field family.

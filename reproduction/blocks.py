@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from quietgrad.study.claims import Part, Verdict, judge
 
 from quietgrad.report.bias import bias_rows
 from quietgrad.report.names import label_name
 from quietgrad.report.numbers import nats, number
 from quietgrad.report.stored_study import StoredStudy
-from quietgrad.study.claims import Part, Verdict, judge
 from quietgrad.study.plateau import late_elbo, on_plateau
 from quietgrad.study.records import Record
 from quietgrad.study.summary import Row

@@ -43,7 +43,7 @@ def main() -> None:
         )
         found[label] = json.loads(done.stdout.splitlines()[-1])
         print(f"{label}: {found[label]:.2f} s")
-    from quietgrad.environment import environment
+    from quietgrad._util.environment import environment
 
     about = {"environment": environment(), "seconds": found}
     PATH.write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")

@@ -22,6 +22,8 @@ FAMILIES = ("mean-field", "low-rank", "real-nvp")
 LABELS = ("nocv", "zvcv-gd", "quadcv")
 VARIANTS = ("zvcv-gd order 2", "zvcv-gd 20 steps", "zvcv-gd to convergence")
 STEPS, EVERY = 4000, 50
+# What the studies that come with quietgrad name: in the checkout, not in an installed package.
+CHAPTER = "reproduction/paper"
 ENVIRONMENT = {
     "quietgrad": "0.1.0",
     "commit": "0123456789abcdef0123456789abcdef01234567",
@@ -205,7 +207,7 @@ def write(directory: Path, records: Iterable[Record], missing: Iterable[Record] 
         "created": "2026-01-02T03:04:05+00:00",
         "updated": "2026-01-02T04:05:06+00:00",
         "command": "quietgrad study made-up --reps 2",
-        "spec": {"name": "made-up", "title": "A study that was never run", "untimed": False},
+        "spec": {"name": "made-up", "title": "A study that was never run", "chapter": CHAPTER},
         "environment": ENVIRONMENT,
         "cells": [{"cell": vars(one.cell), "fingerprint": ""} for one in (*records, *missing)],
     }

@@ -19,7 +19,8 @@ from jaxtyping import Array
 from oracles import assert_mean, assert_same
 from subjects import cast, family, key_of, other_bases
 
-from quietgrad import entropy, families, samplers
+from quietgrad import families
+from quietgrad.estimators import entropy, samplers
 from quietgrad.families import AbstractFamily, HasEntropy, HasMoments, HasPathMetric, Invertible
 
 DIMS = (1, 2, 37, 653)

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from quietgrad.estimators import AbstractEstimator
-from quietgrad.samplers import AbstractSampler
+from quietgrad.estimators.samplers import AbstractSampler
 from quietgrad.targets import Target
 
 # The accuracy asked of fast forms, relative to the largest number. Rounding stays well below it: 400

@@ -15,8 +15,8 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
-from quietgrad.bases import AbstractBase
 from quietgrad.families import AbstractFamily
+from quietgrad.families.bases import AbstractBase
 from quietgrad.targets import Target
 
 NODES = 90_000

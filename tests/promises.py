@@ -12,10 +12,10 @@ from jaxtyping import Array
 from oracles import assert_mean
 from subjects import cast, family, target_2d
 
-from quietgrad.control_variates import AbstractControlVariate
-from quietgrad.control_variates.control_variate import take_sample
-from quietgrad.entropy import Sampled
 from quietgrad.estimators import Controlled
+from quietgrad.estimators.control_variates import AbstractControlVariate
+from quietgrad.estimators.control_variates.control_variate import take_sample
+from quietgrad.estimators.entropy import Sampled
 from quietgrad.families import AbstractFamily
 from quietgrad.targets import Target
 

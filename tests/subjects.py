@@ -16,7 +16,8 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float
 
-from quietgrad import bases, families
+from quietgrad import families
+from quietgrad.families import bases
 from quietgrad.targets import Target
 
 # They differ by their layers alone: where no layer is looked at, one in turn stands for all.

@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from quietgrad.arrival import HOLD, arrival, arrival_index
+from quietgrad.evaluation.arrival import HOLD, arrival, arrival_index
 
 MARK = -100.0
 
@@ -115,5 +115,5 @@ def test_both_clocks_are_read_at_the_same_evaluation():
 
 
 def test_it_takes_no_jax():
-    code = "import sys, quietgrad.arrival; sys.exit('jax' in sys.modules)"
+    code = "import sys, quietgrad.evaluation.arrival; sys.exit('jax' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -9,7 +9,7 @@ import pytest
 from subjects import target_2d
 
 import quietgrad as qg
-from quietgrad.samplers import Iid
+from quietgrad.estimators.samplers import Iid
 
 KEY = jr.key(0)
 

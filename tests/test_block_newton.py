@@ -9,8 +9,8 @@ import pytest
 from structured_members import STRUCTURES, arrays_within, member
 from subjects import cast
 
-from quietgrad.block_newton import averages, decrement, newton_step, own_curvature
 from quietgrad.families import Arrowhead, Chain, MeanField
+from quietgrad.solvers.block_steps import averages, decrement, newton_step, own_curvature
 from quietgrad.structure import Structure, blocks_of_hessian, product_count, root_of_inverse, solve
 
 KINDS = ["arrowhead", "chain"]

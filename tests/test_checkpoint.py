@@ -14,7 +14,7 @@ import pytest
 from checkpoint_fits import bits, run
 
 import quietgrad as qg
-from quietgrad.checkpoints.file import FORMAT, MAGIC, NAME
+from quietgrad.session.checkpoints.file import FORMAT, MAGIC, NAME
 
 SLOW = ("long", "switching", "ladder", "exploring")
 
@@ -51,7 +51,7 @@ def resumed(name, directory, number):
 )
 def test_a_fit_that_was_stopped_anywhere_ends_with_the_same_bits(name, tmp_path, monkeypatch):
     # Fits of a moment are saved once or twice only; here whenever they can be, to resume everywhere.
-    monkeypatch.setattr("quietgrad.checkpoints.book.SHARE", math.inf)
+    monkeypatch.setattr("quietgrad.session.checkpoints.book.SHARE", math.inf)
     whole = run(name)
     evaluations = len(whole.history["step"])
     rng = np.random.default_rng(0)
@@ -225,7 +225,7 @@ def test_a_full_disk_does_not_end_the_fit(tmp_path, monkeypatch):
     def full(descriptor):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("quietgrad._atomic.os.fsync", full)
+    monkeypatch.setattr("quietgrad._util.atomic.os.fsync", full)
     with pytest.warns(UserWarning, match="No space left"):
         found = small(checkpoint=tmp_path)
     assert bits(found) == bits(small())

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from quietgrad.clock import COMPILE, EVALUATE, OPTIMISE, OTHER, Clock
+from quietgrad.session.clock import COMPILE, EVALUATE, OPTIMISE, OTHER, Clock
 
 
 class Hands:

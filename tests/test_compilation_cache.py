@@ -11,7 +11,7 @@ import jax
 import pytest
 
 import quietgrad as qg
-from quietgrad import compilation_cache
+from quietgrad.scale import compilation_cache
 
 FIT = """
 import collections, json, sys

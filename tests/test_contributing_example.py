@@ -15,9 +15,9 @@ from oracles import assert_mean, by_quadrature, replicate
 from promises import assert_control_variate
 from subjects import family, target_2d
 
-from quietgrad import control_variates, families
-from quietgrad.control_variates import AbstractControlVariate
-from quietgrad.estimators import Controlled
+from quietgrad import families
+from quietgrad.estimators import Controlled, control_variates
+from quietgrad.estimators.control_variates import AbstractControlVariate
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "CONTRIBUTING.md").read_text()

@@ -6,7 +6,7 @@ import numpy as np
 import optax
 import pytest
 
-from quietgrad._fingerprint import fingerprint
+from quietgrad._util.fingerprint import fingerprint
 
 
 def scale_by(factor, *, offset=0.0):

@@ -13,10 +13,10 @@ from test_clock import Hands
 
 import quietgrad as qg
 from quietgrad import families
-from quietgrad._checks import letters
-from quietgrad.clock import Clock
+from quietgrad._util.checks import letters
 from quietgrad.fitting import run
-from quietgrad.recorder import Evaluation, Problem, Recorder
+from quietgrad.session import Evaluation, Problem, Recorder
+from quietgrad.session.clock import Clock
 from quietgrad.solvers import stochastic
 
 LOC, STD = np.array([1.5, -2.0]), np.array([0.5, 3.0])

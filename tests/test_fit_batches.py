@@ -10,7 +10,7 @@ import optax
 import pytest
 
 import quietgrad as qg
-from quietgrad.recorder import Evaluation, Problem, Recorder
+from quietgrad.session import Evaluation, Problem, Recorder
 
 ROWS = 10
 

@@ -10,9 +10,9 @@ import pytest
 import xarray
 
 import quietgrad as qg
-from quietgrad._fingerprint import fingerprint
-from quietgrad.commands import fit, models, settings
-from quietgrad.commands.show import show_command
+from quietgrad._util.fingerprint import fingerprint
+from quietgrad.cli.commands import fit, models, settings
+from quietgrad.cli.commands.show import show_command
 from quietgrad.diagnostics.diagnosis import Verdict
 from quietgrad.status import Status
 

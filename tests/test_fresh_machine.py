@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from quietgrad.environment import cache_folder
+from quietgrad._util.environment import cache_folder
 
 SETTINGS = Path(__file__).parents[1] / "pyproject.toml"
 

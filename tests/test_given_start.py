@@ -8,7 +8,7 @@ import optax
 import pytest
 
 import quietgrad as qg
-from quietgrad.judging import Judge, paired_difference
+from quietgrad.evaluation.judging import Judge, paired_difference
 
 SIZES = jnp.asarray(np.random.default_rng(0).normal(size=(40, 5)))
 SEEN = jnp.asarray(np.random.default_rng(1).random(40) < 0.6)

@@ -10,8 +10,8 @@ from oracles import assert_mean, by_quadrature
 from subjects import family, target_2d
 
 import quietgrad as qg
-from quietgrad import gradient_noise
 from quietgrad.estimators import AbstractEstimator, Pathwise
+from quietgrad.evaluation import gradient_noise
 
 
 class Scaled(AbstractEstimator):

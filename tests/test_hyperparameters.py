@@ -11,9 +11,10 @@ from oracles import assert_mean, by_quadrature, flat
 from subjects import accepted
 
 import quietgrad as qg
-from quietgrad import entropy, estimators, families
+from quietgrad import estimators, families
+from quietgrad.diagnostics.propriety import displacement
+from quietgrad.estimators import entropy
 from quietgrad.families import WithHyperparametersAndEntropy, beside
-from quietgrad.propriety import displacement
 from quietgrad.targets.hyperparameters import fitted_beside, fixed_at
 
 MEANS = 12

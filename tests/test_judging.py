@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import quietgrad as qg
-from quietgrad import judging
-from quietgrad.judging import PAIRS, Judge, paired_difference
+from quietgrad.evaluation import judging
+from quietgrad.evaluation.judging import PAIRS, Judge, paired_difference
 
 SEED = jnp.asarray([1, 2], jnp.uint32)
 Q = qg.MeanField(jnp.asarray([1.5, -2.0]), jnp.asarray([0.1, -0.3]))

@@ -6,7 +6,7 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from quietgrad._lapack import INLINE, _equations, operations, over_points
+from quietgrad._numerics.lapack import INLINE, _equations, operations, over_points
 
 
 def gaussian_process(n):

@@ -10,7 +10,7 @@ from scipy.special import logsumexp
 from subjects import family, target_2d
 
 import quietgrad as qg
-from quietgrad import metrics
+from quietgrad.evaluation import metrics
 
 LOC = np.array([0.4, -0.3])
 PRECISION = np.array([[1.5, 0.6], [0.6, 0.9]])

@@ -7,7 +7,7 @@ import optax
 import pytest
 
 import quietgrad as qg
-from quietgrad._progress import AT_LEAST_EVERY, LiveLine, PlainLines, Sight, duration, time_left
+from quietgrad._util.progress import AT_LEAST_EVERY, LiveLine, PlainLines, Sight, duration, time_left
 from quietgrad.solvers.guarded_adam import guarded_adam
 from quietgrad.solvers.signal import signal_to_noise
 

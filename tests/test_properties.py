@@ -15,10 +15,10 @@ from hypothesis.extra import numpy as hnp
 
 import quietgrad as qg
 from quietgrad import cli
-from quietgrad._checks import whole
-from quietgrad.arrival import arrival_index
+from quietgrad._util.checks import whole
 from quietgrad.datasets import a1a, frisk, redwine
 from quietgrad.estimators import REGISTRY as ESTIMATORS
+from quietgrad.evaluation.arrival import arrival_index
 from quietgrad.study.plan import selected
 from quietgrad.study.read_spec import parse
 from quietgrad.study.records import Cell

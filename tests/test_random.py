@@ -6,7 +6,7 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from quietgrad._random import bits, normal
+from quietgrad._util.random import bits, normal
 
 SHAPES = [(), (1,), (7,), (10, 653), (3, 4, 5), (0, 4)]
 

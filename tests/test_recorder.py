@@ -7,10 +7,10 @@ import pytest
 from test_clock import Hands
 
 import quietgrad as qg
-from quietgrad.clock import OPTIMISE, Clock
-from quietgrad.judging import Terms, affordable_pairs, paired_difference
-from quietgrad.recorder import Candidate, Ended, Evaluation, Problem, Recorder
-from quietgrad.recorder.endings import Evidence, verify_status
+from quietgrad.evaluation.judging import Terms, affordable_pairs, paired_difference
+from quietgrad.session import Candidate, Ended, Evaluation, Problem, Recorder
+from quietgrad.session.clock import OPTIMISE, Clock
+from quietgrad.session.endings import Evidence, verify_status
 
 TARGET = qg.Target.from_logdensity(lambda z: -0.5 * jnp.sum(z**2), dim=2)
 START = qg.MeanField(jnp.full(2, 3.0), jnp.zeros(2))

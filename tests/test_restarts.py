@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import quietgrad as qg
-from quietgrad import restarts
 from quietgrad.diagnostics.diagnosis import Verdict
+from quietgrad.fitting import restarts
 from quietgrad.methods.gaussian import Curvature
-from quietgrad.recorder import Recorder
+from quietgrad.session import Recorder
 
 GAUSSIAN = qg.Target.from_logdensity(lambda z: -0.5 * jnp.sum(jnp.arange(1.0, 4) * (z - 1) ** 2), dim=3)
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from quietgrad import report
-from quietgrad.commands import fit
+from quietgrad.cli.commands import fit
 from quietgrad.datasets import a1a, files, frisk, redwine
 from quietgrad.study import read_spec
 from quietgrad.study.records import Cell

@@ -17,11 +17,11 @@ import pytest
 
 import quietgrad as qg
 from quietgrad.estimators.registry import REGISTRY
+from quietgrad.evaluation.judging import _terms
+from quietgrad.evaluation.points import AT_ONCE
 from quietgrad.fitting import problem_of
-from quietgrad.judging import _terms
-from quietgrad.points import AT_ONCE
-from quietgrad.recorder import Problem
-from quietgrad.sharding import check_mesh, spread
+from quietgrad.scale.sharding import check_mesh, spread
+from quietgrad.session import Problem
 
 SCRIPT = Path(__file__).with_name("mesh_fit.py")
 # Programs that evaluate a target at several points, as text after XLA has split them up.

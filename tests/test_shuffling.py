@@ -6,7 +6,7 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from quietgrad.shuffling import shuffled
+from quietgrad.scale.shuffling import shuffled
 
 
 def orders(size, keys):

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import quietgrad as qg
-from quietgrad import metrics, streaming
+from quietgrad.evaluation import metrics
+from quietgrad.session import streaming
 from quietgrad.targets import MappedRows
 
 ROWS, DIM = 3000, 2

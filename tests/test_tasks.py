@@ -11,8 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from quietgrad import tasks
-from quietgrad.datasets import DataNotFoundError, files
+from quietgrad.datasets import DataNotFoundError, files, tasks
 
 # name: (dim, training rows, test rows, batch size)
 SIZES = {
@@ -89,7 +88,7 @@ def test_listing_needs_no_optional_package():
         "import sys; sys.modules.update(dict.fromkeys(['pooch', 'sklearn'])); "
         "from quietgrad import tasks; print(*(entry.title for entry in tasks.REGISTRY.values()))"
     )
-    root = str(Path(tasks.__file__).parents[1])
+    root = str(Path(tasks.__file__).parents[2])
     paths = os.pathsep.join([root, os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
         [sys.executable, "-c", code],

@@ -73,7 +73,7 @@ def main() -> int:
 
 def work(out: Path, engine: str, number: int) -> None:
     """A study and four fits; what they write is removed, for it is theirs to leave."""
-    from quietgrad.commands import study
+    from quietgrad.cli.commands import study
 
     with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):
         code = study.run("smoke", {}, out=out, only=(), engine=engine, fresh=False, report=True)

@@ -9,37 +9,37 @@ from typing import TYPE_CHECKING, Any
 from ._version import __version__
 
 if TYPE_CHECKING:
-    from . import tasks
-    from .bases import Logistic, Normal, StudentT
-    from .compilation_cache import keep_compiled
+    from .datasets import tasks
     from .energy import fit_energy
-    from .entropy import Closed, Sampled, StickTheLanding
     from .estimators import Controlled, Estimate, Pathwise, Quiet, ScoreFunction, estimator
-    from .expectations import Expectations, posterior_expectations
+    from .estimators.entropy import Closed, Sampled, StickTheLanding
+    from .estimators.samplers import Antithetic, Iid, LatinHypercube, Rqmc
+    from .estimators.surrogates import QuadCV, Taylor
+    from .estimators.weights import Stein, Uniform, stein_weights
+    from .evaluation.gradient_noise import gradient_error, gradient_variance, variance_ratio
+    from .evaluation.metrics import elbo, elbo_with_error, lppd
     from .families import AffineRealNVP, FullRank, LowRank, MeanField, RealNVP, WhitenedRealNVP
+    from .families.bases import Logistic, Normal, StudentT
     from .fitting import fit
-    from .gradient_noise import gradient_error, gradient_variance, variance_ratio
-    from .history import Plateau, Reached
-    from .loading import load
-    from .looping import Loop, loop
-    from .many import FitMany, fit_many
+    from .fitting.looping import Loop, loop
+    from .fitting.many import FitMany, fit_many
     from .methods import Auto, Bam, Saa, Sgd
-    from .metrics import elbo, elbo_with_error, lppd
     from .racing import race
     from .results import FitResult
-    from .samplers import Antithetic, Iid, LatinHypercube, Rqmc
+    from .results.expectations import Expectations, posterior_expectations
+    from .results.loading import load
+    from .scale.compilation_cache import keep_compiled
+    from .session.history import Plateau, Reached
     from .status import Status
-    from .surrogates import QuadCV, Taylor
     from .targets import RowBlocks, Target
-    from .weights import Stein, Uniform, stein_weights
 
 _HOMES = {
-    "bases": ["Logistic", "Normal", "StudentT"],
-    "compilation_cache": ["keep_compiled"],
+    "families.bases": ["Logistic", "Normal", "StudentT"],
+    "scale.compilation_cache": ["keep_compiled"],
     "energy": ["fit_energy"],
-    "entropy": ["Closed", "Sampled", "StickTheLanding"],
+    "estimators.entropy": ["Closed", "Sampled", "StickTheLanding"],
     "estimators": ["Controlled", "Estimate", "Pathwise", "Quiet", "ScoreFunction", "estimator"],
-    "expectations": ["Expectations", "posterior_expectations"],
+    "results.expectations": ["Expectations", "posterior_expectations"],
     "families": [
         "AffineRealNVP",
         "FullRank",
@@ -48,21 +48,21 @@ _HOMES = {
         "RealNVP",
         "WhitenedRealNVP",
     ],
-    "gradient_noise": ["gradient_error", "gradient_variance", "variance_ratio"],
+    "evaluation.gradient_noise": ["gradient_error", "gradient_variance", "variance_ratio"],
     "fitting": ["fit"],
-    "history": ["Plateau", "Reached"],
-    "many": ["FitMany", "fit_many"],
-    "loading": ["load"],
-    "looping": ["Loop", "loop"],
+    "session.history": ["Plateau", "Reached"],
+    "fitting.many": ["FitMany", "fit_many"],
+    "fitting.looping": ["Loop", "loop"],
     "methods": ["Auto", "Bam", "Saa", "Sgd"],
-    "metrics": ["elbo", "elbo_with_error", "lppd"],
+    "evaluation.metrics": ["elbo", "elbo_with_error", "lppd"],
     "racing": ["race"],
     "results": ["FitResult"],
+    "results.loading": ["load"],
     "status": ["Status"],
-    "samplers": ["Antithetic", "Iid", "LatinHypercube", "Rqmc"],
-    "surrogates": ["QuadCV", "Taylor"],
+    "estimators.samplers": ["Antithetic", "Iid", "LatinHypercube", "Rqmc"],
+    "estimators.surrogates": ["QuadCV", "Taylor"],
     "targets": ["RowBlocks", "Target"],
-    "weights": ["Stein", "Uniform", "stein_weights"],
+    "estimators.weights": ["Stein", "Uniform", "stein_weights"],
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
@@ -131,7 +131,7 @@ _BEHIND_EXTRAS = {"QuietELBO": "adapters.numpyro"}
 
 
 def __getattr__(name: str) -> Any:
-    home = "tasks" if name == "tasks" else _HOME.get(name) or _BEHIND_EXTRAS.get(name)
+    home = "datasets.tasks" if name == "tasks" else _HOME.get(name) or _BEHIND_EXTRAS.get(name)
     if home is not None:
         # The first name brings what a fit needs: imported by `qg.fit`, it would be a wait on no clock.
         importlib.import_module(".fitting", __name__)

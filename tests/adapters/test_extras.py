@@ -23,7 +23,7 @@ import quietgrad
 
 sys.modules["matplotlib"] = sys.modules["pandas"] = None
 for ask, package, extra in (
-    (lambda: importlib.import_module("quietgrad.display.plots"), "matplotlib", "plot"),
+    (lambda: importlib.import_module("quietgrad.results.display.plots"), "matplotlib", "plot"),
     (lambda: quietgrad.FitResult.history_frame(None), "pandas", "arviz"),
 ):
     try:

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import quietgrad as qg
-from quietgrad.checkpoints.book import Book, Entry
-from quietgrad.checkpoints.file import NAME, read_file, write_file
-from quietgrad.judging import Terms
+from quietgrad.evaluation.judging import Terms
+from quietgrad.session.checkpoints.book import Book, Entry
+from quietgrad.session.checkpoints.file import NAME, read_file, write_file
 from quietgrad.storage.codec import Decoder, Encoder
 
 

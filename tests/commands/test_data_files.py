@@ -6,8 +6,8 @@ import json
 import numpy as np
 import pytest
 
-from quietgrad.commands.arguments import bind
-from quietgrad.commands.tables import read_table
+from quietgrad.cli.commands.arguments import bind
+from quietgrad.cli.commands.tables import read_table
 
 
 def model(x, y=None, *, groups=1):

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from quietgrad.commands.folder import RESULT, check_out, staged, write_json
+from quietgrad.cli.commands.folder import RESULT, check_out, staged, write_json
 
 
 def test_results_appear_at_once(tmp_path):

@@ -9,7 +9,7 @@ import pytest
 from oracles import assert_mean, assert_same, rule
 from subjects import key_of
 
-from quietgrad.bases import REGISTRY
+from quietgrad.families.bases import REGISTRY
 
 DRAWS = 20_000
 

@@ -12,8 +12,8 @@ import pytest
 from oracles import assert_mean, assert_same, by_quadrature, flat
 from subjects import FLOWS, family, key_of, other_bases, target_2d
 
-from quietgrad import entropy, families
-from quietgrad.estimators import Pathwise
+from quietgrad import families
+from quietgrad.estimators import Pathwise, entropy
 
 REPLICATIONS = 4000
 

@@ -18,7 +18,8 @@ import pytest
 from oracles import assert_mean, assert_same, by_fixed_draws, by_quadrature, excess, flat, standard_error
 from subjects import FLOWS, PROGRAMS, TARGETS, accepted, cast, family, key_of, target_2d
 
-from quietgrad import entropy, estimators, families
+from quietgrad import estimators, families
+from quietgrad.estimators import entropy
 
 REPLICATIONS, BATCH = 4000, 200
 WARM_UP = 10

@@ -11,9 +11,9 @@ from oracles import assert_mean, rule, standard_error
 from scipy.special import expit
 from subjects import key_of
 
-from quietgrad import bases
-from quietgrad.bases import Normal
-from quietgrad.samplers import REGISTRY, Antithetic, Iid
+from quietgrad.estimators.samplers import REGISTRY, Antithetic, Iid
+from quietgrad.families import bases
+from quietgrad.families.bases import Normal
 
 REPLICATIONS = 4000
 DRAWS, DIM = 8, 3

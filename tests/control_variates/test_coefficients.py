@@ -12,7 +12,8 @@ from literal import assert_close, bent_target, descent
 from oracles import assert_mean, assert_same, excess, replicate
 from subjects import family
 
-from quietgrad.control_variates import (
+from quietgrad.estimators import Controlled
+from quietgrad.estimators.control_variates import (
     CRITERIA,
     SOLVERS,
     SOURCES,
@@ -22,8 +23,7 @@ from quietgrad.control_variates import (
     LaggedSource,
     PairwiseVariance,
 )
-from quietgrad.control_variates.solvers import apply
-from quietgrad.estimators import Controlled
+from quietgrad.estimators.control_variates.solvers import apply
 from quietgrad.targets import Target
 
 SHARED = pytest.mark.parametrize("shared", [True, False], ids=["shared", "per-dimension"])

@@ -10,7 +10,8 @@ import pytest
 from literal import assert_close, bent_target
 from subjects import family
 
-from quietgrad.control_variates import (
+from quietgrad.estimators import Controlled
+from quietgrad.estimators.control_variates import (
     CRITERIA,
     Ensemble,
     ExplicitLeastSquares,
@@ -18,10 +19,9 @@ from quietgrad.control_variates import (
     SteinColumns,
     TaylorColumn,
 )
-from quietgrad.control_variates.control_variate import take_sample
-from quietgrad.control_variates.solvers import apply
-from quietgrad.entropy import Closed
-from quietgrad.estimators import Controlled
+from quietgrad.estimators.control_variates.control_variate import take_sample
+from quietgrad.estimators.control_variates.solvers import apply
+from quietgrad.estimators.entropy import Closed
 
 MEMBERS: tuple[Any, ...] = (TaylorColumn(), QuadraticColumn(), SteinColumns())
 TOGETHER: Any = Ensemble(MEMBERS)

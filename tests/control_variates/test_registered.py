@@ -5,8 +5,8 @@ from promises import assert_control_variate
 from subjects import FLOWS, family, target_2d
 
 from quietgrad import families
-from quietgrad.control_variates import REGISTRY
 from quietgrad.estimators import Controlled
+from quietgrad.estimators.control_variates import REGISTRY
 
 
 def marks(number, name, kind):

@@ -20,10 +20,10 @@ from quietgrad.diagnostics.expected_gain import (
     paired_square,
 )
 from quietgrad.diagnostics.metric import Metric, metric_of
+from quietgrad.diagnostics.propriety import LogDensityProbe, slow_tails
 from quietgrad.diagnostics.shapes import shapes_of
 from quietgrad.diagnostics.tolerance import plain, unsure
-from quietgrad.points import Points
-from quietgrad.propriety import LogDensityProbe, slow_tails
+from quietgrad.evaluation.points import Points
 
 MEAN, COVARIANCE = np.asarray(posteriors.MEAN), posteriors.COVARIANCE
 

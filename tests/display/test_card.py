@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import quietgrad as qg
-from quietgrad._html import element
-from quietgrad.display.card import card
-from quietgrad.display.curve import curve_of, ticks
+from quietgrad._util.html import element
+from quietgrad.results.display.card import card
+from quietgrad.results.display.curve import curve_of, ticks
 
 EVIL = "<script>alert('1')</script>"
 CLOCK = {"compile": 1.0, "optimise": 0.5, "evaluate": 0.2, "other": 0.1, "total": 1.8}

@@ -9,9 +9,9 @@ import pytest
 from test_card import CLOCK, HISTORY
 
 import quietgrad as qg
-from quietgrad.display import plots
-from quietgrad.display.curve import curve_of
-from quietgrad.display.noise import Noise, gradient_noise
+from quietgrad.results.display import plots
+from quietgrad.results.display.curve import curve_of
+from quietgrad.results.display.noise import Noise, gradient_noise
 
 NOISE = ("Quiet", [Noise("loc of a", 0.0, 0.0, 2.0), Noise("log_std of $b_$", 0.5, 0.1, 3.0)])
 

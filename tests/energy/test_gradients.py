@@ -23,7 +23,7 @@ from quietgrad.energy import (
 )
 from quietgrad.energy.moves import moved, placed
 from quietgrad.energy.problem import problem_of
-from quietgrad.weights import LeastSquares, Ridge
+from quietgrad.estimators.weights import LeastSquares, Ridge
 
 PRECISIONS = pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64], ids=["float32", "float64"])
 

@@ -11,8 +11,8 @@ from oracles import assert_mean, excess
 from subjects import family, target_2d
 
 import quietgrad as qg
-from quietgrad.bases import Normal
-from quietgrad.samplers.rqmc import from_digits
+from quietgrad.estimators.samplers.rqmc import from_digits
+from quietgrad.families.bases import Normal
 
 TOLD = {
     "in-sample beta": (lambda: qg.estimator("quadcv", beta="in-sample"), True),

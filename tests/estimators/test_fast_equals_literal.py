@@ -20,12 +20,12 @@ from literal import (
 from subjects import family
 
 from quietgrad import families
-from quietgrad.control_variates import SOURCES, QuadraticColumn
-from quietgrad.control_variates.control_variate import take_sample
-from quietgrad.entropy import Closed, Sampled
 from quietgrad.estimators import Pathwise, estimator
+from quietgrad.estimators.control_variates import SOURCES, QuadraticColumn
+from quietgrad.estimators.control_variates.control_variate import take_sample
+from quietgrad.estimators.entropy import Closed, Sampled
+from quietgrad.estimators.surrogates import InSampleBeta, LaggedBeta, Quadratic
 from quietgrad.families import HasMoments
-from quietgrad.surrogates import InSampleBeta, LaggedBeta, Quadratic
 
 LOCATION_SCALE = [name for name, cls in families.REGISTRY.items() if issubclass(cls, HasMoments)]
 # Draws, dimension and steps. All combinations of these with the orders are in the tests of the weights,

@@ -16,10 +16,10 @@ from subjects import family
 
 from quietgrad import families
 from quietgrad.estimators import Pathwise, estimator
+from quietgrad.estimators.weights import GradientDescent, LeastSquares, Polynomial, Stein
+from quietgrad.evaluation.gradient_noise import variance_ratio
 from quietgrad.families import HasMoments
-from quietgrad.gradient_noise import variance_ratio
 from quietgrad.targets import Target
-from quietgrad.weights import GradientDescent, LeastSquares, Polynomial, Stein
 
 LOCATION_SCALE = [name for name, cls in families.REGISTRY.items() if issubclass(cls, HasMoments)]
 EVERY_FAMILY = pytest.mark.parametrize("name", LOCATION_SCALE)

@@ -14,8 +14,8 @@ from subjects import family, target_2d
 import quietgrad as qg
 from quietgrad import families
 from quietgrad.estimators import Joint, Pathwise, estimator
+from quietgrad.evaluation.gradient_noise import variance_ratio
 from quietgrad.families import HasMoments
-from quietgrad.gradient_noise import variance_ratio
 from quietgrad.targets import Target
 
 LOCATION_SCALE = [name for name, cls in families.REGISTRY.items() if issubclass(cls, HasMoments)]

@@ -14,10 +14,10 @@ from oracles import assert_same
 from subjects import cast, family, target_2d
 
 import quietgrad as qg
-from quietgrad import entropy, families, samplers
-from quietgrad.bases import Normal
-from quietgrad.estimators import Pathwise
+from quietgrad import families
+from quietgrad.estimators import Pathwise, entropy, samplers
 from quietgrad.estimators.quiet import relative_variances
+from quietgrad.families.bases import Normal
 from quietgrad.targets import LogisticRegression
 
 # The places on the way at which variances are compared, in steps of Adam at 0.05 from the start.

@@ -9,8 +9,8 @@ from oracles import assert_mean, excess, replicate
 from subjects import family
 
 from quietgrad.estimators import REGISTRY, ScoreFunction, estimator
+from quietgrad.estimators.weights import Polynomial, Ridge, Stein
 from quietgrad.targets import Target
-from quietgrad.weights import Polynomial, Ridge, Stein
 
 DIM = 2
 STEPS = jnp.arange(-40, 41)

@@ -12,9 +12,9 @@ from numpyro.diagnostics import effective_sample_size
 from oracles import assert_mean
 
 import quietgrad as qg
-from quietgrad.expectations.chain_errors import mean_error
-from quietgrad.expectations.cross_fit import cross_fitted, stein_columns, whitened
-from quietgrad.weights import KFold, Ridge
+from quietgrad.estimators.weights import KFold, Ridge
+from quietgrad.results.expectations.chain_errors import mean_error
+from quietgrad.results.expectations.cross_fit import cross_fitted, stein_columns, whitened
 
 MEAN = np.array([3.0, -1.0, 100.0])
 ROOT = np.array([[2.0, 0, 0], [1.5, 0.5, 0], [0, 0.01, 0.02]])

@@ -18,8 +18,8 @@ from jaxtyping import Array, Float, Key
 from subjects import accepted, family, target_2d
 
 from quietgrad import estimators, families
-from quietgrad.bases import AbstractBase, Normal
 from quietgrad.families import AbstractFamily, AbstractFlow, MeanField
+from quietgrad.families.bases import AbstractBase, Normal
 from quietgrad.families.flow import AbstractLayer
 
 NAME = "triangular-flow"

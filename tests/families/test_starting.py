@@ -8,8 +8,8 @@ from oracles import assert_same
 from subjects import family
 
 from quietgrad import families
-from quietgrad.bases import StudentT
 from quietgrad.families import LowRank, MeanField
+from quietgrad.families.bases import StudentT
 from quietgrad.families.low_rank import FACTOR_LOSS
 
 DIM = 5

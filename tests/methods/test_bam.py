@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import quietgrad as qg
-from quietgrad.judging import Judge
+from quietgrad.evaluation.judging import Judge
 from quietgrad.solvers import bam
 from quietgrad.solvers.bam import matched
 

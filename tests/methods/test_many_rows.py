@@ -5,8 +5,8 @@ import pytest
 
 import quietgrad as qg
 from quietgrad.fitting import problem_of
-from quietgrad.recorder import Recorder
-from quietgrad.recorder.judges import JUDGED_ROWS
+from quietgrad.session import Recorder
+from quietgrad.session.judges import JUDGED_ROWS
 
 
 @pytest.mark.parametrize("more", [0, 1])

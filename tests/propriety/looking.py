@@ -5,14 +5,14 @@ import contextlib
 import jax
 import numpy as np
 
-from quietgrad.points import Points
-from quietgrad.propriety import (
+from quietgrad.diagnostics.propriety import (
     LogDensityProbe,
     slow_tails,
     spike,
     unbounded_coordinate,
     unbounded_direction,
 )
+from quietgrad.evaluation.points import Points
 
 
 @contextlib.contextmanager

@@ -7,8 +7,8 @@ import optax
 import pytest
 
 import quietgrad as qg
-from quietgrad.points import Points
-from quietgrad.propriety import LogDensityProbe, unbounded_direction
+from quietgrad.diagnostics.propriety import LogDensityProbe, unbounded_direction
+from quietgrad.evaluation.points import Points
 from quietgrad.status import Status
 
 GROUPS = np.repeat(np.eye(3), 5, axis=0)

@@ -9,7 +9,7 @@ import pytest
 from looking import findings, precision, probe_of
 
 import quietgrad as qg
-from quietgrad.propriety import spike
+from quietgrad.diagnostics.propriety import spike
 from quietgrad.status import Status
 
 # Those that compile quickly, and differ: the others are slow.

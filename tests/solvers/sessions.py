@@ -2,8 +2,8 @@
 
 import jax.random as jr
 
-from quietgrad.points import Points
-from quietgrad.recorder import Problem, Recorder
+from quietgrad.evaluation.points import Points
+from quietgrad.session import Problem, Recorder
 
 
 def session_of(target, q, *, seed=0, batch_size=None):

@@ -9,8 +9,8 @@ import pytest
 from sessions import session_of
 
 import quietgrad as qg
-from quietgrad.difference import Difference
-from quietgrad.judging import paired_difference
+from quietgrad.evaluation.difference import Difference
+from quietgrad.evaluation.judging import paired_difference
 from quietgrad.solvers import LOST, Annealed, Feedback, Stop, drive
 from quietgrad.solvers.choosing import burden
 

@@ -8,8 +8,8 @@ import pytest
 from sessions import session_of
 
 import quietgrad as qg
-from quietgrad.difference import Difference
-from quietgrad.recorder import Ended
+from quietgrad.evaluation.difference import Difference
+from quietgrad.session import Ended
 from quietgrad.solvers import AbstractSolver, Step, Stop, drive
 
 # The ELBO of N(m, 1) on a standard normal density is -m^2 / 2 up to a constant, whatever the draws: both

@@ -12,13 +12,13 @@ from scipy.stats import qmc
 from threadpoolctl import threadpool_info
 
 import quietgrad as qg
-from quietgrad._blas import one_blas_thread
-from quietgrad._curvature_memory import CurvatureMemory
-from quietgrad._lbfgs import LbfgsState, iterate, minimise
+from quietgrad._numerics.blas import one_blas_thread
+from quietgrad._numerics.curvature_memory import CurvatureMemory
+from quietgrad._numerics.lbfgs import LbfgsState, iterate, minimise
+from quietgrad.estimators.samplers.sobol import MOST_DIMENSIONS, sobol_digits
+from quietgrad.evaluation.host_draws import equal_magnitude_pairs, sobol_pairs
+from quietgrad.evaluation.points import AT_ONCE, Points
 from quietgrad.families.factor_analysis import best_factors
-from quietgrad.host_draws import equal_magnitude_pairs, sobol_pairs
-from quietgrad.points import AT_ONCE, Points
-from quietgrad.samplers.sobol import MOST_DIMENSIONS, sobol_digits
 from quietgrad.solvers.fixed_draws import FixedElbo
 
 

@@ -6,7 +6,7 @@ import pytest
 from sessions import session_of
 
 import quietgrad as qg
-from quietgrad._lbfgs import minimise, minimise_together
+from quietgrad._numerics.lbfgs import minimise, minimise_together
 from quietgrad.solvers import ModeSearch, Stop, drive
 
 

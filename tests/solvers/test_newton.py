@@ -10,11 +10,11 @@ from sessions import session_of
 
 import quietgrad as qg
 from quietgrad.diagnostics.expected_gain import expected_gain, paired_square
-from quietgrad.difference import Difference
+from quietgrad.evaluation.difference import Difference
+from quietgrad.evaluation.judging import Judge, paired_difference
+from quietgrad.evaluation.points import Points
 from quietgrad.families import REGISTRY, FitsQuadratic
-from quietgrad.judging import Judge, paired_difference
 from quietgrad.methods.gaussian import Curvature
-from quietgrad.points import Points
 from quietgrad.solvers import Feedback, Newton, NewtonState, Stop, drive
 from quietgrad.solvers.positive import (
     cholesky_from_basis,

@@ -8,7 +8,7 @@ import pytest
 
 import quietgrad as qg
 from quietgrad.fitting import run as run_fit
-from quietgrad.recorder import Evaluation, Problem, Recorder
+from quietgrad.session import Evaluation, Problem, Recorder
 from quietgrad.solvers import choosing, stochastic, switching
 
 

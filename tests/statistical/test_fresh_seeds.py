@@ -18,7 +18,8 @@ from oracles import by_quadrature, excess, flat, standard_error
 from scipy.special import ndtri
 from subjects import accepted, family, target_2d
 
-from quietgrad import entropy, estimators
+from quietgrad import estimators
+from quietgrad.estimators import entropy
 
 pytestmark = pytest.mark.statistical
 

@@ -17,7 +17,7 @@ import numpyro.distributions as dist
 import quietgrad as qg
 from quietgrad.adapters.flowjax import SplineFlow
 from quietgrad.families import Chain
-from quietgrad.saving import RESULT
+from quietgrad.results.saving import RESULT
 from quietgrad.structure import Structure
 
 FOLDER = Path(__file__).parent / f"format_{RESULT.format}"

@@ -21,7 +21,7 @@ import quietgrad as qg
 from quietgrad import families
 from quietgrad.adapters import flowjax
 from quietgrad.methods import REGISTRY as METHODS
-from quietgrad.saving import RESULT, Described
+from quietgrad.results.saving import RESULT, Described
 from quietgrad.storage.classes import class_of
 from quietgrad.storage.file import DIGEST, LENGTH
 from quietgrad.targets.stored import NEEDS_MODEL, NO_MAP

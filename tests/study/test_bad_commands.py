@@ -18,7 +18,7 @@ import test_fit_command
 import toys
 
 from quietgrad import cli
-from quietgrad.commands import fit, race
+from quietgrad.cli.commands import fit, race
 from quietgrad.study.store import Store
 
 pytestmark = pytest.mark.filterwarnings("ignore:Cyclopts application invoked:UserWarning")

@@ -10,7 +10,7 @@ import pytest
 import toys
 
 from quietgrad.cli import app
-from quietgrad.commands import study
+from quietgrad.cli.commands import study
 from quietgrad.study import runner
 from quietgrad.study.store import Store
 

@@ -7,11 +7,11 @@ import jax.numpy as jnp
 import pytest
 import toys
 
+from quietgrad.datasets.tasks import LEARNING_RATE, REGISTRY, Task
 from quietgrad.study import read_spec as specs
 from quietgrad.study.plan import plan
 from quietgrad.study.user_module import Registry
 from quietgrad.targets import Target
-from quietgrad.tasks import LEARNING_RATE, REGISTRY, Task
 
 ROOT = Path(__file__).parents[2]
 GRID = '[[grid]]\ntasks = ["counts"]\nfamilies = ["mean-field"]\nestimators = ["nocv"]\n'
@@ -118,13 +118,28 @@ def test_a_module_must_exist_and_define_something_of_its_own(tmp_path):
 
     with pytest.raises(FileNotFoundError, match=r"none\.py"):
         using("none.py")
-    with pytest.raises(ValueError, match="neither TASKS nor ESTIMATORS"):
+    with pytest.raises(ValueError, match="none of TASKS, ESTIMATORS and FAMILIES"):
         using("empty.py")
     with pytest.raises(ValueError, match="'frisk', which quietgrad has already"):
         using("taken.py")
     with pytest.raises(ValueError, match="importing broken.py failed: ModuleNotFoundError"):
         using("broken.py")
     with pytest.raises(TypeError, match="ESTIMATORS in wrong.py must be a dict"):
+        using("wrong.py")
+
+
+def test_a_module_may_bring_a_family(tmp_path):
+    (tmp_path / "own.py").write_text(
+        "import quietgrad as qg\nclass Own(qg.MeanField):\n    pass\nFAMILIES = {'own': Own}\n"
+    )
+    (tmp_path / "wrong.py").write_text("FAMILIES = {'own': lambda: None}\n")
+
+    def using(name):
+        grid = GRID.replace("mean-field", "own")
+        return plan(parse(f"[study]\nmodule = '{name}'\n" + grid, tmp_path))
+
+    assert {job.cell.family for job in using("own.py")} == {"own"}
+    with pytest.raises(TypeError, match="must be a class of AbstractFamily"):
         using("wrong.py")
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from rich.console import Console
 
-from quietgrad.environment import current_environment
+from quietgrad._util.environment import current_environment
 from quietgrad.study.jobs import CellJob
 from quietgrad.study.plan import plan
 from quietgrad.study.read_spec import parse
@@ -24,7 +24,7 @@ import time
 import jax.numpy as jnp
 from quietgrad.estimators import AbstractEstimator, Pathwise
 from quietgrad.targets import Target
-from quietgrad.tasks import Task
+from quietgrad.datasets.tasks import Task
 
 def log_density(z):
     return -0.5 * jnp.sum((z - 1.0) ** 2)

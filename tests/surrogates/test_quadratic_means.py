@@ -13,11 +13,11 @@ from oracles import assert_mean, assert_same, replicate
 from subjects import FLOWS, family, other_bases
 
 from quietgrad import families
-from quietgrad.control_variates.control_variate import pull_each
 from quietgrad.estimators import Pathwise
+from quietgrad.estimators.control_variates.control_variate import pull_each
+from quietgrad.estimators.surrogates import LaggedBeta, QuadCV, Quadratic, QuadraticFlow
+from quietgrad.estimators.surrogates.quadcv import Symmetric, Unsymmetrised, model
 from quietgrad.families import HasMoments, split
-from quietgrad.surrogates import LaggedBeta, QuadCV, Quadratic, QuadraticFlow
-from quietgrad.surrogates.quadcv import Symmetric, Unsymmetrised, model
 
 LOCATION_SCALE = [name for name, cls in families.REGISTRY.items() if issubclass(cls, HasMoments)]
 # Every location-scale family on its own base, and on the others where it takes them.

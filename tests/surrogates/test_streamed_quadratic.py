@@ -14,8 +14,8 @@ from subjects import family, other_bases, target_2d
 import quietgrad as qg
 from quietgrad import families
 from quietgrad.estimators import estimator
+from quietgrad.estimators.surrogates import StreamedQuadratic
 from quietgrad.families import HasMoments, MeanField
-from quietgrad.surrogates import StreamedQuadratic
 
 LOCATION_SCALE = [name for name, cls in families.REGISTRY.items() if issubclass(cls, HasMoments)]
 # Of a base the quadratic sees the variance: other bases take turns from family to family, and the rest

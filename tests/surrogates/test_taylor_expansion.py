@@ -11,14 +11,14 @@ from literal import assert_close, bent_target, with_draws
 from oracles import assert_mean
 from subjects import family, target_2d
 
-from quietgrad import bases, families
-from quietgrad.control_variates import TaylorColumn
-from quietgrad.control_variates.control_variate import take_sample
-from quietgrad.entropy import Closed
+from quietgrad import families
 from quietgrad.estimators import Controlled, Pathwise, estimator
-from quietgrad.families import HasDiagonalScale, HasMoments, MeanField
-from quietgrad.surrogates import Taylor
-from quietgrad.surrogates.taylor import SCALES, ExactScale
+from quietgrad.estimators.control_variates import TaylorColumn
+from quietgrad.estimators.control_variates.control_variate import take_sample
+from quietgrad.estimators.entropy import Closed
+from quietgrad.estimators.surrogates import Taylor
+from quietgrad.estimators.surrogates.taylor import SCALES, ExactScale
+from quietgrad.families import HasDiagonalScale, HasMoments, MeanField, bases
 
 LOCATION_SCALE = [name for name, cls in families.REGISTRY.items() if issubclass(cls, HasMoments)]
 

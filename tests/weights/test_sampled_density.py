@@ -10,8 +10,7 @@ from literal import assert_close, stein_columns
 from oracles import assert_mean, assert_same, excess, replicate
 
 import quietgrad as qg
-from quietgrad.bases import Logistic, Normal
-from quietgrad.weights import (
+from quietgrad.estimators.weights import (
     FOLDS,
     GRAM_SOLVERS,
     KERNELS,
@@ -21,9 +20,10 @@ from quietgrad.weights import (
     Polynomial,
     Ridge,
 )
-from quietgrad.weights.designs import ColumnDesign, GramDesign
-from quietgrad.weights.ensemble import DEALS, deal
-from quietgrad.weights.stein_weights import design_of
+from quietgrad.estimators.weights.designs import ColumnDesign, GramDesign
+from quietgrad.estimators.weights.ensemble import DEALS, deal
+from quietgrad.estimators.weights.stein_weights import design_of
+from quietgrad.families.bases import Logistic, Normal
 
 DIM = 3
 PRECISIONS = pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64], ids=["float32", "float64"])

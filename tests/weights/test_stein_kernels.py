@@ -10,8 +10,8 @@ import pytest
 from oracles import assert_mean, assert_same
 from subjects import key_of
 
-from quietgrad import bases
-from quietgrad.weights import KERNELS, Gaussian, Polynomial
+from quietgrad.estimators.weights import KERNELS, Gaussian, Polynomial
+from quietgrad.families import bases
 
 EVERY_BASE = pytest.mark.parametrize("base", [b() for b in bases.REGISTRY.values()], ids=bases.REGISTRY)
 REPLICATIONS = 20_000

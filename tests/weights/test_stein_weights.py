@@ -21,11 +21,8 @@ from literal import (
 )
 from oracles import assert_same
 
-from quietgrad import weights
-from quietgrad.bases import Normal, StudentT
-from quietgrad.estimators import estimator
-from quietgrad.families import MeanField
-from quietgrad.weights import (
+from quietgrad.estimators import estimator, weights
+from quietgrad.estimators.weights import (
     FOLDS,
     GRAM_SOLVERS,
     KERNELS,
@@ -38,9 +35,11 @@ from quietgrad.weights import (
     Ridge,
     Stein,
 )
-from quietgrad.weights.designs import GramDesign
-from quietgrad.weights.folds.leave_one_out import leave_each_out
-from quietgrad.weights.solvers import HasLeaveOneOut
+from quietgrad.estimators.weights.designs import GramDesign
+from quietgrad.estimators.weights.folds.leave_one_out import leave_each_out
+from quietgrad.estimators.weights.solvers import HasLeaveOneOut
+from quietgrad.families import MeanField
+from quietgrad.families.bases import Normal, StudentT
 
 ORDERS = (1, 2)
 SHAPES = ((2, 1), (7, 3), (10, 37), (50, 8))

@@ -40,7 +40,7 @@ METHODS = [
     ),
     Mutant(
         "levelled draws have levels that are too small",
-        "host_draws.py",
+        "evaluation/host_draws.py",
         ".reshape(pairs, PLACES) ** 2, axis=1))",
         ".reshape(pairs, PLACES)[:, :1] ** 2, axis=1))",
         "every scale of a climb comes out too large",
@@ -152,7 +152,7 @@ METHODS = [
     ),
     Mutant(
         "the history shows a run and not what would be returned",
-        "recorder/recorder.py",
+        "session/recorder.py",
         "            better = incumbent\n",
         "            better = found\n",
         "the ELBO that people see falls",
@@ -168,7 +168,7 @@ METHODS = [
     ),
     Mutant(
         "a difference is clear at one error",
-        "difference.py",
+        "evaluation/difference.py",
         "STANDARD_ERRORS = 2.0",
         "STANDARD_ERRORS = 1.0",
         "noise decides",
@@ -256,7 +256,7 @@ METHODS = [
     ),
     Mutant(
         "curvature pairs of the wrong sign",
-        "_curvature_memory.py",
+        "_numerics/curvature_memory.py",
         "return gamma * (grad - u @ y) + w @ s",
         "return gamma * (grad + u @ y) + w @ s",
         "quasi-Newton directions are wrong",
@@ -275,7 +275,7 @@ METHODS = [
 JUDGES = [
     Mutant(
         "a worse answer of its own family kept",
-        "recorder/answers.py",
+        "session/answers.py",
         "if own and (self.own is None or paired_difference(answer.terms, self.own.terms)[0] > 0):",
         "if own:",
         "the answer is the last one of its family that was told",
@@ -283,7 +283,7 @@ JUDGES = [
     ),
     Mutant(
         "a worse answer kept",
-        "recorder/answers.py",
+        "session/answers.py",
         "if self.best is None or paired_difference(answer.terms, self.best.terms)[0] > 0:",
         "if self.best is None or True:",
         "the answer is the last that was told",
@@ -291,7 +291,7 @@ JUDGES = [
     ),
     Mutant(
         "the last answer whatever it is",
-        "recorder/answers.py",
+        "session/answers.py",
         "return last if gain > -2 * error else own",
         "return last",
         "a last answer that is clearly worse is returned",
@@ -299,7 +299,7 @@ JUDGES = [
     ),
     Mutant(
         "the draws of the way at the end",
-        "recorder/judges.py",
+        "session/judges.py",
         'seed=words("final"))',
         'seed=words("judge"))',
         "the final ELBO is that of the draws which chose the answer",
@@ -307,7 +307,7 @@ JUDGES = [
     ),
     Mutant(
         "one stream for everything",
-        "recorder/streams.py",
+        "session/streams.py",
         "[*self._key, zlib.crc32(stream.encode()), *numbers]",
         "[*self._key, 0, *numbers]",
         "draws and rows and judge share their random numbers",
@@ -315,7 +315,7 @@ JUDGES = [
     ),
     Mutant(
         "a limit that never ends",
-        "recorder/limits.py",
+        "session/limits.py",
         "if timed and self.left() <= 0:",
         "if timed and self.left() <= -1e9:",
         "time limits are not kept",
@@ -323,7 +323,7 @@ JUDGES = [
     ),
     Mutant(
         "converged though nothing was better",
-        "recorder/endings.py",
+        "session/endings.py",
         "    if answer is start and not known.stationary_start:",
         "    if answer is None:",
         "a method that never improves says converged",
@@ -331,7 +331,7 @@ JUDGES = [
     ),
     Mutant(
         "nobody looks between the coordinates",
-        "recorder/endings.py",
+        "session/endings.py",
         "return _between_coordinates(probe, answer, start) if found is None else found",
         "return found",
         "an improper posterior says converged",
@@ -339,7 +339,7 @@ JUDGES = [
     ),
     Mutant(
         "a wide prior is no prior",
-        "propriety/settings.py",
+        "diagnostics/propriety/settings.py",
         "farthest_double: float = 1e8",
         "farthest_double: float = 1e3",
         "a proper posterior is called improper",
@@ -347,7 +347,7 @@ JUDGES = [
     ),
     Mutant(
         "depth does not count",
-        "propriety/settings.py",
+        "diagnostics/propriety/settings.py",
         "slack: float = 20.0",
         "slack: float = 1e9",
         "a floor far down is called improper",
@@ -355,7 +355,7 @@ JUDGES = [
     ),
     Mutant(
         "a clipped transform is a tail",
-        "propriety/tail.py",
+        "diagnostics/propriety/tail.py",
         'if ends == "open" and _cut_off(profile, onset, settings):',
         'if ends == "wall" and _cut_off(profile, onset, settings):',
         "sparse simplexes are called improper",
@@ -363,7 +363,7 @@ JUDGES = [
     ),
     Mutant(
         "one ray is enough",
-        "propriety/rays.py",
+        "diagnostics/propriety/rays.py",
         "return [pair for pair, ray in zip(found, parallel, strict=True) if id(ray) in sure]",
         "return found",
         "a hierarchy is called improper on the line where its effects are equal",
@@ -371,7 +371,7 @@ JUDGES = [
     ),
     Mutant(
         "every peak is a spike",
-        "propriety/settings.py",
+        "diagnostics/propriety/settings.py",
         "spike_power: float = 0.97",
         "spike_power: float = 0.3",
         "a peak with a finite integral is called a spike",
@@ -427,7 +427,7 @@ JUDGES = [
     ),
     Mutant(
         "bad draws at the end are not told",
-        "recorder/endings.py",
+        "session/endings.py",
         "    if final.bad and not status.failed:\n",
         "    if final.bad < 0 and not status.failed:\n",
         "a density that is not finite in part of q says converged",
@@ -435,7 +435,7 @@ JUDGES = [
     ),
     Mutant(
         "unequal draws for the pair",
-        "judging.py",
+        "evaluation/judging.py",
         "jnp.stack([e, -e])",
         "jnp.stack([e, e])",
         "the judge's pairs do not cancel",
@@ -443,7 +443,7 @@ JUDGES = [
     ),
     Mutant(
         "what is not finite wins",
-        "judging.py",
+        "evaluation/judging.py",
         "    if not np.all(np.isfinite(a.values)):\n        return Difference(-math.inf, 0.0)",
         "    if not np.all(np.isfinite(a.values)):\n        return Difference(math.inf, 0.0)",
         "an answer with non-finite terms is kept",
@@ -451,7 +451,7 @@ JUDGES = [
     ),
     Mutant(
         "error of one instead of the difference",
-        "judging.py",
+        "evaluation/judging.py",
         "error = float(np.std(difference, ddof=1) / math.sqrt(difference.size))",
         "error = float(np.std(a.values, ddof=1) / math.sqrt(difference.size))",
         "paired tests have far too large an error",
@@ -459,7 +459,7 @@ JUDGES = [
     ),
     Mutant(
         "bad draws are not counted",
-        "judging.py",
+        "evaluation/judging.py",
         "bad = jnp.sum(~jnp.isfinite(values))",
         "bad = jnp.sum(jnp.isnan(values))",
         "infinite values pass for good ones",
@@ -467,7 +467,7 @@ JUDGES = [
     ),
     Mutant(
         "variance within blocks only",
-        "judging.py",
+        "evaluation/judging.py",
         "            within + between,",
         "            within,",
         "the gap to the evidence is underestimated",
@@ -475,7 +475,7 @@ JUDGES = [
     ),
     Mutant(
         "an arrival counted 50 nats early",
-        "arrival.py",
+        "evaluation/arrival.py",
         "    place = arrival_index(elbo, mark, hold)\n",
         "    place = arrival_index(elbo, mark - 50, hold)\n",
         "times to target are far too short",
@@ -483,7 +483,7 @@ JUDGES = [
     ),
     Mutant(
         "one lucky value is an arrival",
-        "arrival.py",
+        "evaluation/arrival.py",
         "window[(len(window) - 1) // 2] >= mark",
         "window[-1] >= mark",
         "noisy runs arrive early",
@@ -510,7 +510,7 @@ JUDGES = [
 CLAIM = [
     Mutant(
         "one part that fails is overlooked",
-        "study/claims/claim.py",
+        "study/claim.py",
         "if Verdict.DOES_NOT in verdicts:",
         "if verdicts == {Verdict.DOES_NOT}:",
         "claims hold whose parts do not",
@@ -518,7 +518,7 @@ CLAIM = [
     ),
     Mutant(
         "normal quantiles for few repetitions",
-        "study/claims/interval.py",
+        "study/interval.py",
         "stdtrit(reps - 1, 0.5 + LEVEL / 2)",
         "stdtrit(10**6, 0.5 + LEVEL / 2)",
         "intervals over few repetitions are too narrow",
@@ -526,7 +526,7 @@ CLAIM = [
     ),
     Mutant(
         "an interval over the edge is no doubt",
-        "study/claims/interval.py",
+        "study/interval.py",
         "if low <= self.low and self.high <= high:",
         "if low <= self.middle <= high:",
         "verdicts without evidence",
@@ -534,7 +534,7 @@ CLAIM = [
     ),
     Mutant(
         "the ratio of claim 8 turned over",
-        "study/claims/variance.py",
+        "../../reproduction/paper/variance.py",
         "log = _log(after) - _log(before)",
         "log = _log(before) - _log(after)",
         "five times the draws give five times the variance",
@@ -542,7 +542,7 @@ CLAIM = [
     ),
     Mutant(
         "QuadCV over ZVCV-GD turned over",
-        "study/claims/variance.py",
+        "../../reproduction/paper/variance.py",
         "log = _log(late_variance_ratio(quad)) - _log(late_variance_ratio(zv))",
         "log = _log(late_variance_ratio(zv)) - _log(late_variance_ratio(quad))",
         "the noisier estimator is called the quieter",
@@ -550,7 +550,7 @@ CLAIM = [
     ),
     Mutant(
         "the lift of QuadCV turned over",
-        "study/claims/elbo.py",
+        "../../reproduction/paper/elbo.py",
         "lift = mean([late_elbo(quad) - late_elbo(plain) for plain, quad in pairs])",
         "lift = mean([late_elbo(plain) - late_elbo(quad) for plain, quad in pairs])",
         "a loss is called a gain",
@@ -558,7 +558,7 @@ CLAIM = [
     ),
     Mutant(
         "the last is first",
-        "study/claims/speed.py",
+        "../../reproduction/paper/speed.py",
         "known[0] <= TIE * min(known[1:])",
         "known[0] >= TIE * min(known[1:])",
         "the slowest wins",
@@ -566,7 +566,7 @@ CLAIM = [
     ),
     Mutant(
         "runs that are still rising count",
-        "study/claims/evidence.py",
+        "../../reproduction/paper/evidence.py",
         "ended = [match for match in matches if all(map(on_plateau, match))]",
         "ended = [match for match in matches if any(map(on_plateau, match))]",
         "claims about the end are judged on the way",
@@ -574,7 +574,7 @@ CLAIM = [
     ),
     Mutant(
         "step costs turned over",
-        "study/claims/measures.py",
+        "../../reproduction/paper/measures.py",
         "found = [(place, b / a) for place, (a, b)",
         "found = [(place, a / b) for place, (a, b)",
         "the dearer step is called the cheaper",

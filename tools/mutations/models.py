@@ -206,7 +206,7 @@ MUTANTS = [
     ),
     Mutant(
         "spread instead of error",
-        "metrics.py",
+        "evaluation/metrics.py",
         "jnp.std(values, ddof=1) / jnp.sqrt(values.size)",
         "jnp.std(values, ddof=1)",
         "the error of an ELBO is overstated",
@@ -214,7 +214,7 @@ MUTANTS = [
     ),
     Mutant(
         "sum of likelihoods instead of their mean",
-        "metrics.py",
+        "evaluation/metrics.py",
         "return jnp.sum(sums - jnp.log(draws))",
         "return jnp.sum(sums)",
         "test lppd grows with the number of draws",
@@ -222,7 +222,7 @@ MUTANTS = [
     ),
     Mutant(
         "the last draws of lppd are lost",
-        "metrics.py",
+        "evaluation/metrics.py",
         "    if whole_blocks < draws:\n",
         "    if whole_blocks > draws:\n",
         "lppd depends on the block size",
@@ -230,7 +230,7 @@ MUTANTS = [
     ),
     Mutant(
         "groups' means not counted",
-        "gradient_noise.py",
+        "evaluation/gradient_noise.py",
         "jnp.sum(s, axis=0) / each + jnp.sum(",
         "jnp.sum(s, axis=0) / each + 0 * jnp.sum(",
         "the variance is not the paper's formula",
@@ -238,7 +238,7 @@ MUTANTS = [
     ),
     Mutant(
         "bias not corrected for noise",
-        "gradient_noise.py",
+        "evaluation/gradient_noise.py",
         "squared = sum(jnp.sum(d**2 - v) for d, v in _pairs(difference, noise))",
         "squared = sum(jnp.sum(d**2) for d, v in _pairs(difference, noise))",
         "every estimator looks biased",
@@ -246,7 +246,7 @@ MUTANTS = [
     ),
     Mutant(
         "the baseline has ten draws",
-        "gradient_noise.py",
+        "evaluation/gradient_noise.py",
         "baseline = Pathwise(draws=estimator.draws_for(q))",
         "baseline = Pathwise(draws=10)",
         "variance ratios are taken against another number of draws",

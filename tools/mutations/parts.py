@@ -126,7 +126,7 @@ ESTIMATORS = [
 WEIGHTS = [
     Mutant(
         "in-sample weights turned",
-        "weights/folds/in_sample.py",
+        "estimators/weights/folds/in_sample.py",
         "return 1 / gram.shape[0] - solver.apply",
         "return 1 / gram.shape[0] + solver.apply",
         "ZVCV adds what it should take out",
@@ -134,7 +134,7 @@ WEIGHTS = [
     ),
     Mutant(
         "in-sample weights called unbiased",
-        "weights/folds/in_sample.py",
+        "estimators/weights/folds/in_sample.py",
         '"""Always."""\n        return True',
         '"""Always."""\n        return False',
         "in-sample beta is called unbiased",
@@ -142,7 +142,7 @@ WEIGHTS = [
     ),
     Mutant(
         "a fold is fitted on itself",
-        "weights/folds/k_fold.py",
+        "estimators/weights/folds/k_fold.py",
         "kept = np.setdiff1d(np.arange(draws), held_out)",
         "kept = np.arange(draws)",
         "cross-fitted weights are in-sample ones",
@@ -150,7 +150,7 @@ WEIGHTS = [
     ),
     Mutant(
         "leave-one-out takes no one out",
-        "weights/solvers/ridge.py",
+        "estimators/weights/solvers/ridge.py",
         "return jnp.sum(product, axis=0) - share @ p",
         "return jnp.sum(product, axis=0)",
         "leave-one-out weights are in-sample ones",
@@ -158,7 +158,7 @@ WEIGHTS = [
     ),
     Mutant(
         "penalty without the kernel's scale",
-        "weights/solvers/ridge.py",
+        "estimators/weights/solvers/ridge.py",
         "penalty = (self.penalty * scale).astype(gram.dtype)",
         "penalty = self.penalty.astype(gram.dtype)",
         "ridge weights depend on the number of columns",
@@ -166,7 +166,7 @@ WEIGHTS = [
     ),
     Mutant(
         "ridge without intercept",
-        "weights/solvers/ridge.py",
+        "estimators/weights/solvers/ridge.py",
         "return inner - totals[:, None] * intercept[None, :]",
         "return inner",
         "weights do not sum to one",
@@ -174,7 +174,7 @@ WEIGHTS = [
     ),
     Mutant(
         "half the rate of descent",
-        "weights/solvers/gradient_descent.py",
+        "estimators/weights/solvers/gradient_descent.py",
         "c = (2 * self.rate / gram.shape[0])",
         "c = (self.rate / gram.shape[0])",
         "ZVCV-GD is not the paper's inner loop",
@@ -182,7 +182,7 @@ WEIGHTS = [
     ),
     Mutant(
         "one step of descent too many",
-        "weights/solvers/gradient_descent.py",
+        "estimators/weights/solvers/gradient_descent.py",
         "swept = c * loop(1, self.steps, step, rows)",
         "swept = c * loop(0, self.steps, step, rows)",
         "ZVCV-GD is not the paper's inner loop",
@@ -190,7 +190,7 @@ WEIGHTS = [
     ),
     Mutant(
         "rows are not centred",
-        "weights/solvers/least_squares.py",
+        "estimators/weights/solvers/least_squares.py",
         "centred = centred - jnp.mean(centred, axis=1, keepdims=True)",
         "centred = centred + 0",
         "least-squares weights have no intercept",
@@ -198,7 +198,7 @@ WEIGHTS = [
     ),
     Mutant(
         "squares counted half",
-        "weights/kernels/polynomial.py",
+        "estimators/weights/kernels/polynomial.py",
         "squares = 2 * (c @ c.T",
         "squares = (c @ c.T",
         "the second-order Gram matrix is not that of its columns",
@@ -206,7 +206,7 @@ WEIGHTS = [
     ),
     Mutant(
         "a turned term in the Stein kernel",
-        "weights/kernels/gaussian.py",
+        "estimators/weights/kernels/gaussian.py",
         "+ mixed * inverse + s @ s.T",
         "- mixed * inverse + s @ s.T",
         "control functionals have no mean of zero",
@@ -214,7 +214,7 @@ WEIGHTS = [
     ),
     Mutant(
         "weights of dependent draws called unbiased",
-        "weights/stein.py",
+        "estimators/weights/stein.py",
         "return self.folds.biased or not independent",
         "return self.folds.biased",
         "Stein weights of quasi-random draws are called unbiased",
@@ -225,7 +225,7 @@ WEIGHTS = [
 SURROGATES = [
     Mutant(
         "the trace is counted twice",
-        "surrogates/taylor.py",
+        "estimators/surrogates/taylor.py",
         "return gradient @ moved.mean() + 0.5 * spread",
         "return gradient @ moved.mean() + spread",
         "Taylor's mean of the scales is wrong: bias",
@@ -233,7 +233,7 @@ SURROGATES = [
     ),
     Mutant(
         "the diagonal of a draw knows the draw",
-        "surrogates/taylor.py",
+        "estimators/surrogates/taylor.py",
         "others = (jnp.sum(products, axis=0, keepdims=True) - products) / (count - 1)",
         "others = jnp.broadcast_to(jnp.mean(products, axis=0, keepdims=True), products.shape)",
         "the leave-one-out scale part is biased",
@@ -241,7 +241,7 @@ SURROGATES = [
     ),
     Mutant(
         "expansion not at the mean",
-        "surrogates/taylor.py",
+        "estimators/surrogates/taylor.py",
         "hvps = jax.vmap(hvp)(path.z - moved.mean()[None, :])",
         "hvps = jax.vmap(hvp)(path.z)",
         "Taylor's control variate has another mean than is added",
@@ -249,7 +249,7 @@ SURROGATES = [
     ),
     Mutant(
         "beta turned",
-        "surrogates/quadcv/coefficient.py",
+        "estimators/surrogates/quadcv/coefficient.py",
         "lambda cross, square: -cross / (square + FLOOR)",
         "lambda cross, square: cross / (square + FLOOR)",
         "QuadCV adds noise",
@@ -257,7 +257,7 @@ SURROGATES = [
     ),
     Mutant(
         "lagged beta reads the present draws",
-        "surrogates/quadcv/coefficient.py",
+        "estimators/surrogates/quadcv/coefficient.py",
         "del now\n        return jax.tree.map(lambda beta: jnp.clip(beta, *self.bounds), "
         "_ratio(state.products))",
         "return jax.tree.map(lambda beta: jnp.clip(beta, *self.bounds), _ratio(now))",
@@ -266,7 +266,7 @@ SURROGATES = [
     ),
     Mutant(
         "in-sample beta called unbiased",
-        "surrogates/quadcv/coefficient.py",
+        "estimators/surrogates/quadcv/coefficient.py",
         '"""Always."""\n        return True',
         '"""Always."""\n        return False',
         "in-sample beta is called unbiased",
@@ -274,7 +274,7 @@ SURROGATES = [
     ),
     Mutant(
         "beta begins at full strength",
-        "surrogates/quadcv/coefficient.py",
+        "estimators/surrogates/quadcv/coefficient.py",
         "jnp.where(state.empty, 2 * new, old)",
         "jnp.where(state.empty, new, old)",
         "the averages do not start as in Geffner & Domke",
@@ -282,7 +282,7 @@ SURROGATES = [
     ),
     Mutant(
         "half of the quadratic's mean",
-        "surrogates/quadcv/model.py",
+        "estimators/surrogates/quadcv/model.py",
         "return v.linear @ q.mean() + 0.5 * q.covariance_trace(",
         "return v.linear @ q.mean() + q.covariance_trace(",
         "QuadCV's mean of the scales is wrong: bias",
@@ -290,7 +290,7 @@ SURROGATES = [
     ),
     Mutant(
         "the matrix is not symmetric",
-        "surrogates/quadcv/model.py",
+        "estimators/surrogates/quadcv/model.py",
         "swapped = jnp.roll(offset @ rows.T, self.factors.shape[1], axis=1)",
         "swapped = offset @ rows.T",
         "B is made of U U' and V V'",
@@ -298,7 +298,7 @@ SURROGATES = [
     ),
     Mutant(
         "learning from a sum",
-        "surrogates/quadcv/model.py",
+        "estimators/surrogates/quadcv/model.py",
         "- goal) ** 2) / offset.shape[0]",
         "- goal) ** 2)",
         "the learning rate depends on the number of draws",
@@ -306,7 +306,7 @@ SURROGATES = [
     ),
     Mutant(
         "one set of further draws for both means",
-        "surrogates/quadcv/flow.py",
+        "estimators/surrogates/quadcv/quadcv.py",
         "more = q.base.sample(shape, q.dtype, key=key_mean)",
         "more = q.base.sample(shape, q.dtype, key=key_center)",
         "the mean of the flow's control variate is biased",
@@ -314,7 +314,7 @@ SURROGATES = [
     ),
     Mutant(
         "curvature learned with the wrong sign",
-        "surrogates/quadcv/streamed.py",
+        "estimators/surrogates/quadcv/streamed.py",
         "matrix = v.matrix - gain / draws * residual.T @ score",
         "matrix = v.matrix + gain / draws * residual.T @ score",
         "the streamed quadratic diverges",
@@ -322,7 +322,7 @@ SURROGATES = [
     ),
     Mutant(
         "the gradient stays behind",
-        "surrogates/quadcv/streamed.py",
+        "estimators/surrogates/quadcv/streamed.py",
         "return v._replace(linear=v.linear + v.matrix @ (q.mean() - memory.center))",
         "return v",
         "b belongs to an old mean of q",
@@ -330,7 +330,7 @@ SURROGATES = [
     ),
     Mutant(
         "a cross term counted half",
-        "surrogates/quadcv/products.py",
+        "estimators/surrogates/quadcv/coefficient.py",
         "square = jnp.sum(ours * (metric * ours - 2 * along_mean)) / e.shape[0]",
         "square = jnp.sum(ours * (metric * ours - along_mean)) / e.shape[0]",
         "beta is not the best one",
@@ -338,7 +338,7 @@ SURROGATES = [
     ),
     Mutant(
         "held-out beta from the same draws",
-        "control_variates/sources.py",
+        "estimators/control_variates/sources.py",
         "return solver.solve(criterion, *sets[1], shared=shared), state",
         "return solver.solve(criterion, *sets[0], shared=shared), state",
         "held-out coefficients are in-sample ones",
@@ -346,7 +346,7 @@ SURROGATES = [
     ),
     Mutant(
         "lagged equations of this step",
-        "control_variates/sources.py",
+        "estimators/control_variates/sources.py",
         "jnp.where(state.empty, 0.0, solver.solve_equations(state.equations))",
         "solver.solve_equations(now)",
         "lagged coefficients are in-sample ones",
@@ -354,7 +354,7 @@ SURROGATES = [
     ),
     Mutant(
         "penalty forgotten",
-        "control_variates/solvers.py",
+        "estimators/control_variates/solvers.py",
         "ridged = equations.square + (",
         "ridged = equations.square + 0 * (",
         "ridge is least squares",
@@ -365,7 +365,7 @@ SURROGATES = [
 ENTROPIES = [
     Mutant(
         "entropy turned",
-        "entropy/sampled.py",
+        "estimators/entropy/sampled.py",
         "return vjp((weights[:, None] * cotangent, -weights))[0]",
         "return vjp((weights[:, None] * cotangent, weights))[0]",
         "low-rank families and flows collapse",
@@ -373,7 +373,7 @@ ENTROPIES = [
     ),
     Mutant(
         "score added",
-        "entropy/stl.py",
+        "estimators/entropy/stl.py",
         "weights[:, None] * (cotangent - score)",
         "weights[:, None] * (cotangent + score)",
         "sticking the landing has the wrong mean",
@@ -381,7 +381,7 @@ ENTROPIES = [
     ),
     Mutant(
         "entropy without gradient",
-        "entropy/closed.py",
+        "estimators/entropy/closed.py",
         "pull_points(weights[:, None] * cotangent), entropy_grad)",
         "pull_points(weights[:, None] * cotangent), jax.tree.map(jnp.zeros_like, entropy_grad))",
         "scales fall to zero",
@@ -389,7 +389,7 @@ ENTROPIES = [
     ),
     Mutant(
         "entropy with the wrong sign in the ELBO",
-        "entropy/closed.py",
+        "estimators/entropy/closed.py",
         "jnp.full(e.shape[0], -entropy)",
         "jnp.full(e.shape[0], entropy)",
         "the ELBO of a step is wrong by twice the entropy",
@@ -400,7 +400,7 @@ ENTROPIES = [
 SAMPLERS_ = [
     Mutant(
         "pairs of equals",
-        "samplers/antithetic.py",
+        "estimators/samplers/antithetic.py",
         "jnp.concatenate([first, -first])",
         "jnp.concatenate([first, first])",
         "pairs cancel nothing",
@@ -408,7 +408,7 @@ SAMPLERS_ = [
     ),
     Mutant(
         "one scramble for all coordinates",
-        "samplers/rqmc.py",
+        "estimators/samplers/rqmc.py",
         "seed = bits((1, shape[1]), key=key)",
         "seed = bits((1, 1), key=key)",
         "coordinates of a quasi-random draw are correlated",
@@ -416,7 +416,7 @@ SAMPLERS_ = [
     ),
     Mutant(
         "nothing is scrambled",
-        "samplers/sobol.py",
+        "estimators/samplers/sobol.py",
         "x = reversed_digits + seed",
         "x = reversed_digits + 0 * seed",
         "quasi-random draws are the same in every step",
@@ -424,7 +424,7 @@ SAMPLERS_ = [
     ),
     Mutant(
         "points at the edges of their cells",
-        "samplers/rqmc.py",
+        "estimators/samplers/rqmc.py",
         "u = (size.astype(dtype) + 0.5) * 2.0 ** -(digits + 1)",
         "u = size.astype(dtype) * 2.0 ** -(digits + 1)",
         "the quantile function is asked for zero, which is minus infinity",
@@ -432,7 +432,7 @@ SAMPLERS_ = [
     ),
     Mutant(
         "one order for all coordinates",
-        "samplers/latin_hypercube.py",
+        "estimators/samplers/latin_hypercube.py",
         "axis=0, independent=True)",
         "axis=0, independent=False)",
         "coordinates of a draw are correlated",
@@ -440,7 +440,7 @@ SAMPLERS_ = [
     ),
     Mutant(
         "quasi-random draws called independent",
-        "samplers/rqmc.py",
+        "estimators/samplers/rqmc.py",
         '"""Never: the points of a step are placed together."""\n        return False',
         '"""Never: the points of a step are placed together."""\n        return True',
         "cross-fitting on dependent draws is called unbiased",

@@ -19,7 +19,10 @@ import pytest
 from .mutant import Mutant
 
 ROOT = Path(__file__).resolve().parents[2]
-COPIED = ("src", "tests", "examples", "benchmarks", "docs", "pyproject.toml", "README.md")
+COPIED = (
+    *("src", "tests", "examples", "benchmarks", "docs", "reproduction"),
+    *("pyproject.toml", "README.md"),
+)
 LARGE = ("jax", "jax.numpy", "optax", "equinox", "beartype", "scipy.stats", "rich.console")
 # Bugs can make a loop endless; a selection takes seconds of computing. What waits for much longer than
 # that without computing says nothing: the machine may be busy, or asleep.

@@ -8,11 +8,11 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float, Key
 
-from .._extras import needs_extra
-from .._lapack import over_points
+from .._numerics.lapack import over_points
+from .._util.extras import needs_extra
 from ..diagnostics.posterior import PosteriorDraws
-from ..display.table import named
 from ..families import AbstractFamily
+from ..results.display.table import named
 from ..targets import Target
 from ..targets.stored import without_density
 
@@ -77,7 +77,7 @@ def summary(tree: Any, **settings: Any) -> Any:
 
 def plot(tree: Any, most: int = 12) -> Any:
     """A matplotlib figure with the marginals of the posterior's first `most` numbers."""
-    from ..display.plots import marginals
+    from ..results.display.plots import marginals
 
     posterior = tree["posterior"]
     draws = {

@@ -13,10 +13,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
-from .._checks import whole
-from .._extras import needs_extra
-from ..bases import AbstractBase, Normal
+from .._util.checks import whole
+from .._util.extras import needs_extra
 from ..families import AbstractFamily, AbstractFlow, MeanField
+from ..families.bases import AbstractBase, Normal
 from ..families.flow import AbstractLayer, ShiftScale
 
 with needs_extra("flows", "a flow of FlowJAX"):

@@ -13,8 +13,8 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float, Key, PyTree
 
-from .._extras import needs_extra
-from .._host import on_device
+from .._util.device import on_device
+from .._util.extras import needs_extra
 from ..targets import AbstractNamedModel, Target
 
 with needs_extra("pymc", "a PyMC model"):

@@ -22,7 +22,7 @@ app.command(study)
 @app.command(name="list")
 def list_names() -> int:
     """List tasks, families, methods and estimators, with a line on each."""
-    from ..commands.catalogue import print_catalogue
+    from .commands.catalogue import print_catalogue
 
     return print_catalogue()
 
@@ -33,7 +33,7 @@ app.command(report)
 @app.command
 def info() -> int:
     """Print versions, machine and data sources: what to put into a bug report."""
-    from ..commands.catalogue import print_info
+    from .commands.catalogue import print_info
 
     return print_info()
 

@@ -93,7 +93,7 @@ def fit(
     json
         Also write the result and its history to this file.
     """
-    from ..commands.fit import fit_command
+    from .commands.fit import fit_command
 
     return fit_command(
         model,
@@ -127,7 +127,7 @@ def show(path: Path) -> int:
     path
         A file of `result.save`, or the folder that `quietgrad fit --out` made.
     """
-    from ..commands.show import show_command
+    from .commands.show import show_command
 
     return show_command(path)
 
@@ -176,7 +176,7 @@ def race(
     plot
         Also draw ELBO against seconds to this file (PNG or PDF).
     """
-    from ..commands.race import race_command
+    from .commands.race import race_command
 
     return race_command(
         model,

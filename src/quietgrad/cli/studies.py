@@ -46,7 +46,7 @@ def run_study(
     report
         Make the figures and the page at the end.
     """
-    from ..commands.study import run
+    from .commands.study import run
 
     changes = {"reps": reps, "steps": steps}
     return run(spec, changes, out=out, only=only, engine=engine, fresh=fresh, report=report)
@@ -61,7 +61,7 @@ def study_status(directory: Path) -> int:
     directory
         Where `quietgrad study` put its results.
     """
-    from ..commands.study import status
+    from .commands.study import status
 
     return status(directory)
 
@@ -94,7 +94,7 @@ def study_time(
     burst
         Seconds of a burst.
     """
-    from ..commands.study import time_steps
+    from .commands.study import time_steps
 
     return time_steps(directory, only=only, module=module, rounds=rounds, burst=burst)
 
@@ -102,7 +102,7 @@ def study_time(
 @study.command(name="list")
 def study_list() -> int:
     """List the studies that come with quietgrad."""
-    from ..commands.study import show_specs
+    from .commands.study import show_specs
 
     return show_specs()
 
@@ -112,6 +112,7 @@ def report(
     *,
     out: Path | None = None,
     statistic: Literal["median", "mean"] = "median",
+    chapter: Path | None = None,
 ) -> int:
     """Draw the figures and make the page of a study from its stored records.
 
@@ -123,7 +124,10 @@ def report(
         Where figures and page go; beside the results if left out.
     statistic
         What the page shows over repetitions at first; figures are drawn with both.
+    chapter
+        The folder of a Python package with claims and figures of the study; the one that its spec names
+        if left out.
     """
-    from ..commands.report import make_report
+    from .commands.report import make_report
 
-    return make_report(directory, out=out, statistic=statistic)
+    return make_report(directory, out=out, statistic=statistic, chapter=chapter)

@@ -1,6 +1,6 @@
 """The data of the paper's models (looked up or downloaded, then checked) and some at hand.
 
-Everything here is numpy; `quietgrad.tasks` turns it into targets.
+Everything here is numpy; `quietgrad.datasets.tasks` turns it into targets.
 """
 
 from .files import DataNotFoundError, RawFile

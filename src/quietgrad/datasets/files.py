@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ..environment import cache_folder
+from .._util.environment import cache_folder
 
 T = TypeVar("T")
 

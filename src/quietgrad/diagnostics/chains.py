@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from ..points import Points
+from ..evaluation.points import Points
 from .metric import Metric
 
 TIME = 0.5 * math.pi

@@ -8,7 +8,7 @@ import math
 import numpy as np
 from jaxtyping import Float
 
-from ..points import Points
+from ..evaluation.points import Points
 from .metric import Metric
 
 MEMORY = 8

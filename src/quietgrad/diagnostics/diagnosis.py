@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from .._html import AMBER, GREEN, RED, badge, bullets, element
+from .._util.html import AMBER, GREEN, RED, badge, bullets, element
 from ..status import Status
 
 

@@ -10,10 +10,9 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from ..difference import UNKNOWN, Difference
+from ..evaluation.difference import UNKNOWN, Difference
+from ..evaluation.points import Points
 from ..families import AbstractFamily, HasMoments
-from ..points import Points
-from ..propriety import LogDensityProbe, Ray, Tail, flattest, slow_tails
 from ..targets import Target
 from .chains import Chains, Sampler
 from .climbs import climb, far_starts
@@ -22,6 +21,7 @@ from .draws import Draws, draw
 from .expected_gain import gain_at
 from .metric import Metric, metric_of
 from .modes import Elsewhere, elsewhere, two_modes
+from .propriety import LogDensityProbe, Ray, Tail, flattest, slow_tails
 from .psis import Weights, smooth
 from .shapes import Shapes, shapes_of
 from .tolerance import combine, off, plain

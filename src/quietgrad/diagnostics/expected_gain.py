@@ -11,10 +11,10 @@ import math
 import numpy as np
 from jaxtyping import Float
 
-from ..difference import UNKNOWN, Difference
+from ..evaluation.difference import UNKNOWN, Difference
+from ..evaluation.host_draws import sobol_pairs
+from ..evaluation.points import Points
 from ..families import AbstractFamily, FitsQuadratic
-from ..host_draws import sobol_pairs
-from ..points import Points
 from .draws import Draws
 from .metric import Metric
 

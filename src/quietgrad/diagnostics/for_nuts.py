@@ -11,9 +11,9 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float
 
-from .._host import on_device
+from .._util.device import on_device
+from ..evaluation.points import Points
 from ..families import AbstractFamily
-from ..points import Points
 from ..targets import Target
 from .draws import draw
 from .metric import Metric, metric_of

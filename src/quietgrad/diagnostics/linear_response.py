@@ -17,10 +17,10 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
-from .._host import on_device
-from .._lapack import over_points
+from .._numerics.lapack import over_points
+from .._util.device import on_device
+from ..evaluation.host_draws import sobol_pairs
 from ..families import AbstractFamily, HasEntropy, HasMoments, split
-from ..host_draws import sobol_pairs
 from ..targets import Target
 
 # Antithetic pairs; systems solved at once; iterations of conjugate gradients, at most.

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from ..points import Points
+from ..evaluation.points import Points
 from .chains import Chains
 from .metric import Metric
 

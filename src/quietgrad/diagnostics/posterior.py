@@ -5,9 +5,9 @@ from typing import Any
 import equinox as eqx
 import numpy as np
 
-from .._host import on_device
+from .._util.device import on_device
+from ..evaluation.points import Points
 from ..families import AbstractFamily
-from ..points import Points
 from ..targets import Target
 from .draws import draw
 from .psis import smooth

@@ -12,8 +12,8 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float
 
-from .._host import on_device
-from .._lapack import over_points
+from .._numerics.lapack import over_points
+from .._util.device import on_device
 from ..targets import Target
 from ..targets.coordinates import coordinate_name
 from .chains import Chains

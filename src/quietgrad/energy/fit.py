@@ -12,13 +12,13 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float, Key, PyTree
 
-from .._blas import one_blas_thread
-from .._checks import check_key, described, part, whole
-from .._fingerprint import Identity
-from .._progress import progress_line, time_left
-from ..clock import OPTIMISE, Clock
-from ..history import History
-from ..recorder.limits import Ended, Interrupts, Limits
+from .._numerics.blas import one_blas_thread
+from .._util.checks import check_key, described, part, whole
+from .._util.fingerprint import Identity
+from .._util.progress import progress_line, time_left
+from ..session.clock import OPTIMISE, Clock
+from ..session.history import History
+from ..session.limits import Ended, Interrupts, Limits
 from ..solvers.guarded_adam import guarded_adam
 from ..solvers.optimizer import Optimizer
 from ..status import Status

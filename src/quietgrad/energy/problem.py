@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PyTree
 
-from .._checks import described
+from .._util.checks import described
 
 
 class AbstractEnergy(eqx.Module):

@@ -9,7 +9,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, Key, PyTree
 
-from .._checks import check_key, whole
+from .._util.checks import check_key, whole
 from ..status import Status
 from .annealing import LogZ, annealed
 from .methods import AbstractEnergyMethod

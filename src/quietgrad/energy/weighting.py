@@ -6,7 +6,13 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..weights import AbstractFolds, AbstractGramSolver, AbstractKernel, Polynomial, stein_weights
+from ..estimators.weights import (
+    AbstractFolds,
+    AbstractGramSolver,
+    AbstractKernel,
+    Polynomial,
+    stein_weights,
+)
 
 # Order 2 where its columns are at most this share of the chains: more of them fit noise.
 SHARE = 0.5

@@ -12,15 +12,15 @@ import jax.random as jr
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Key, PyTree
 
-from .. import control_variates as explicit
-from .. import entropy as entropies
-from .. import samplers
-from .._checks import part, whole
-from ..control_variates.control_variate import take_sample
-from ..control_variates.solvers import apply
+from .._util.checks import part, whole
 from ..families import AbstractFamily, split
-from ..sharding import shared_out
+from ..scale.sharding import shared_out
 from ..targets import Target
+from . import control_variates as explicit
+from . import entropy as entropies
+from . import samplers
+from .control_variates.control_variate import take_sample
+from .control_variates.solvers import apply
 from .estimator import AbstractEstimator, Cost, Estimate
 
 # Data for `fold_in` that no counter of a draw reaches.

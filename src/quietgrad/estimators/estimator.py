@@ -7,7 +7,7 @@ from typing import NamedTuple
 import equinox as eqx
 from jaxtyping import Array, Float, Key, PyTree
 
-from .._checks import instance
+from .._util.checks import instance
 from ..families import AbstractFamily
 from ..targets import Target
 

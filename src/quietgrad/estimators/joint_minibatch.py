@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key, PyTree
 
-from .._checks import instance, whole
+from .._util.checks import instance, whole
 from ..families import AbstractFamily, HasMoments, split
 from ..targets import Target
 from .estimator import AbstractEstimator, Estimate

@@ -1,8 +1,8 @@
 """Short names of estimators, for people."""
 
-from ..weights import Uniform
 from .estimator import AbstractEstimator
 from .pathwise import Pathwise
+from .weights import Uniform
 
 
 def name_of(estimator: AbstractEstimator) -> str:

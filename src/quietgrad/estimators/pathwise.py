@@ -14,14 +14,14 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Key, PyTree
 
-from .. import entropy as entropies
-from .. import samplers, surrogates
-from .. import weights as weightings
-from .._checks import part, whole
-from .._lapack import over_points
+from .._numerics.lapack import over_points
+from .._util.checks import part, whole
 from ..families import AbstractFamily
-from ..sharding import shared_out
+from ..scale.sharding import shared_out
 from ..targets import Target
+from . import entropy as entropies
+from . import samplers, surrogates
+from . import weights as weightings
 from .estimator import AbstractEstimator, Cost, Estimate
 
 # Folded into the key for a surrogate's own draws: a count that the step's draws never reach.

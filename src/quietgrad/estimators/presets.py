@@ -2,10 +2,15 @@
 
 from typing import Literal
 
-from .._checks import lookup
-from ..control_variates import Ensemble, ExplicitDescent, QuadraticColumn, SteinColumns, TaylorColumn
-from ..entropy import AbstractEntropy
-from ..surrogates import (
+from .._util.checks import lookup
+from .control_variates import Ensemble, ExplicitDescent, QuadraticColumn, SteinColumns, TaylorColumn
+from .controlled import Controlled
+from .entropy import AbstractEntropy
+from .joint_minibatch import Joint
+from .pathwise import Pathwise
+from .quiet import Quiet
+from .score_function import ScoreFunction
+from .surrogates import (
     InSampleBeta,
     LaggedBeta,
     QuadCV,
@@ -14,14 +19,9 @@ from ..surrogates import (
     StreamedQuadratic,
     Taylor,
 )
-from ..surrogates.quadcv import Symmetric, Unsymmetrised
-from ..surrogates.taylor import SCALES
-from ..weights import GradientDescent, Polynomial, Ridge, Stein
-from .controlled import Controlled
-from .joint_minibatch import Joint
-from .pathwise import Pathwise
-from .quiet import Quiet
-from .score_function import ScoreFunction
+from .surrogates.quadcv import Symmetric, Unsymmetrised
+from .surrogates.taylor import SCALES
+from .weights import GradientDescent, Polynomial, Ridge, Stein
 
 Entropy = AbstractEntropy | str
 

@@ -17,11 +17,11 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
-from .. import entropy, samplers
-from .._checks import whole
-from .._lapack import over_points
+from .._numerics.lapack import over_points
+from .._util.checks import whole
 from ..families import AbstractFamily
 from ..targets import Target
+from . import entropy, samplers
 from .estimator import AbstractEstimator, Estimate
 from .pathwise import Pathwise, PathwiseState
 

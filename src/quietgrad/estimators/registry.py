@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from .._checks import described, lookup, unknown
+from .._util.checks import described, lookup, unknown
 from . import presets
 from .estimator import AbstractEstimator
 

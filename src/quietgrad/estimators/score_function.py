@@ -12,13 +12,13 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key, PyTree
 
-from .. import samplers
-from .. import weights as weightings
-from .._checks import part, whole
-from .._lapack import over_points
+from .._numerics.lapack import over_points
+from .._util.checks import part, whole
 from ..families import AbstractFamily, split
-from ..sharding import shared_out
+from ..scale.sharding import shared_out
 from ..targets import Target
+from . import samplers
+from . import weights as weightings
 from .estimator import AbstractEstimator, Cost, Estimate
 
 

@@ -1,13 +1,14 @@
 """Variational families q(z; lambda): a transport of base draws, and what is known of it."""
 
 from .advice import Advice
-from .capabilities import HasDiagonalScale, HasEntropy, HasMoments, HasPathMetric, Invertible
+from .capabilities import HasDiagonalScale, HasEntropy, HasMoments, HasPathMetric, Invertible, OnHost
 from .family import AbstractFamily, split
 from .fits_quadratic import FitsQuadratic
 from .flow import AbstractFlow
 from .full_rank import FullRank
 from .low_rank import LowRank
 from .mean_field import MeanField
+from .mixture import Components, Mixture
 from .real_nvp import AffineRealNVP, RealNVP
 from .registry import ANY_FAMILY, OTHER_NAMES, REGISTRY, named
 from .structured import AbstractStructured, Arrowhead, Chain
@@ -31,6 +32,7 @@ __all__ = [
     "AffineRealNVP",
     "Arrowhead",
     "Chain",
+    "Components",
     "FitsQuadratic",
     "FullRank",
     "HasDiagonalScale",
@@ -40,6 +42,8 @@ __all__ = [
     "Invertible",
     "LowRank",
     "MeanField",
+    "Mixture",
+    "OnHost",
     "RealNVP",
     "WhitenedRealNVP",
     "WithHyperparameters",

@@ -10,7 +10,7 @@ import numpy as np
 import scipy.linalg
 from jaxtyping import Float
 
-from .._lbfgs import minimise
+from .._numerics.lbfgs import minimise
 
 ITERATIONS = 20
 # Gain in nats that ends the iteration.

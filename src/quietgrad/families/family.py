@@ -14,9 +14,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key, PyTree
 
-from .._checks import whole
-from ..bases import AbstractBase
+from .._util.checks import whole
 from .advice import Advice
+from .bases import AbstractBase
 
 
 class AbstractFamily(eqx.Module):

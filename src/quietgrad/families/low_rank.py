@@ -17,10 +17,10 @@ import numpy as np
 from jax.scipy.linalg import cho_solve, solve_triangular
 from jaxtyping import Array, Float, Key
 
-from .._checks import whole
-from .._host import on_device
-from ..bases import AbstractBase, Normal
+from .._util.checks import whole
+from .._util.device import on_device
 from .advice import Advice
+from .bases import AbstractBase, Normal
 from .capabilities import HasDiagonalScale, HasEntropy, Matmul, quadratic_form
 from .factor_analysis import best_factors
 from .family import AbstractFamily

@@ -5,10 +5,10 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, Key
 
-from .._checks import whole
-from .._host import on_device
-from ..bases import AbstractBase, Normal
+from .._util.checks import whole
+from .._util.device import on_device
 from .advice import Advice
+from .bases import AbstractBase, Normal
 from .capabilities import HasDiagonalScale, HasEntropy, Invertible, Matmul
 from .family import AbstractFamily
 from .fits_quadratic import FitsQuadratic
@@ -32,6 +32,13 @@ class MeanField(FitsQuadratic, HasEntropy, HasDiagonalScale, Invertible):
         """Both parameters ~ N(0, spread^2), the paper's start."""
         loc, log_std = spread * jr.normal(key, (2, whole(dim, "dim", least=1)))
         return cls(loc=loc, log_std=log_std, base=base)
+
+    @classmethod
+    def random(cls, dim: int, rng: np.random.Generator, spread: float = 0.5) -> "MeanField":
+        """The same start by numbers of the host, which takes no program."""
+        loc, log_std = spread * rng.standard_normal((2, whole(dim, "dim", least=1)))
+        dtype = jnp.result_type(float)
+        return cls(loc=on_device(loc, dtype), log_std=on_device(log_std, dtype))
 
     @classmethod
     def start_of(cls, q: AbstractFamily, rng: np.random.Generator, spread: float = 0.5) -> "MeanField":

@@ -14,8 +14,8 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, Key
 
-from .._checks import whole
-from ..bases import AbstractBase, Normal
+from .._util.checks import whole
+from .bases import AbstractBase, Normal
 from .family import AbstractFamily
 from .flow import AbstractFlow, AbstractLayer, ShiftScale
 from .mean_field import MeanField

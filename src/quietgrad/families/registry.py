@@ -2,12 +2,13 @@
 
 from typing import Any
 
-from .._checks import unknown
+from .._util.checks import unknown
 from .family import AbstractFamily
 from .flow import AbstractFlow
 from .full_rank import FullRank
 from .low_rank import LowRank
 from .mean_field import MeanField
+from .mixture import Mixture
 from .real_nvp import AffineRealNVP, RealNVP
 from .whitened_flow import WhitenedRealNVP
 
@@ -15,6 +16,7 @@ REGISTRY: dict[str, type[AbstractFamily]] = {
     "mean-field": MeanField,
     "low-rank": LowRank,
     "full-rank": FullRank,
+    "mixture": Mixture,
     "real-nvp": RealNVP,
     "real-nvp-affine": AffineRealNVP,
     "real-nvp-whitened": WhitenedRealNVP,

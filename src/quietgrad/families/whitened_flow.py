@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float, Key
 
-from ..bases import AbstractBase, Normal
+from .bases import AbstractBase, Normal
 from .family import AbstractFamily
 from .flow import AbstractFlow, AbstractLayer, ShiftScale
 from .full_rank import FullRank, pack_triangle

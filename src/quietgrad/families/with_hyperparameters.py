@@ -11,9 +11,9 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Key, PyTree
 
-from .._checks import whole
-from ..bases import AbstractBase, Normal
+from .._util.checks import whole
 from .advice import Advice
+from .bases import AbstractBase, Normal
 from .capabilities import HasEntropy
 from .family import AbstractFamily
 from .mean_field import MeanField

@@ -13,24 +13,25 @@ from typing import Any
 
 import equinox as eqx
 
-from .._checks import whole
-from ..clock import EVALUATE, OPTIMISE
+from .._util.checks import whole
 from ..diagnostics.expected_gain import expected_gain
-from ..difference import Difference
 from ..estimators import AbstractEstimator, resolve
+from ..evaluation.difference import Difference
+from ..evaluation.judging import paired_difference
+from ..evaluation.points import Points
 from ..families import AbstractFamily, FitsQuadratic, MeanField
-from ..judging import paired_difference
-from ..points import Points
-from ..recorder import Candidate
+from ..session import Candidate
+from ..session.clock import EVALUATE, OPTIMISE
 from ..solvers import EXHAUSTED, LOST, STATIONARY, Annealed, FixedDraws, Run, Stop, drive
 from ..solvers.finite_start import finite_start, narrower
 from ..status import Status
 from ..targets import Target
 from .gaussian import Curvature
 from .given_start import given_start, mean_field_at, stationary_start
-from .ladder import ladder, up
+from .ladder import rungs_of, up
 from .method import AbstractMethod, Ending, Problem, Recorder, Scouted, started_from
 from .pilot import pilot_modes, pilot_searches
+from .rungs import RUNGS, AbstractRung
 
 WALL = (
     "steps ran into points next to the answer where the log density is NaN or infinite, so the answer "
@@ -52,6 +53,11 @@ class Auto(AbstractMethod):
     that is better: noise adds up over coordinates. Minibatch fits search on `search_rows` rows, and a
     mean-field solution that is only a start for a richer family is annealed until rounds gain less than
     `coarse` times `gain`.
+
+    With `family="auto"`, `rungs` are the kinds of q that are tried above mean-field, the cheapest first.
+    An answer whose estimated distance from the posterior is below `close` times `gain` is not left; the
+    estimate is low for a q that is too narrow, hence the small share. Others get a diagnosis from
+    `draws` draws, enough for a k-hat with a limit of 0.67, and are left if they would not be trusted.
     """
 
     estimator: AbstractEstimator | str = eqx.field(
@@ -70,6 +76,9 @@ class Auto(AbstractMethod):
     coarse: float = 10.0
     many: int = 256
     shrink: float = 3.0
+    rungs: tuple[AbstractRung, ...] = RUNGS
+    close: float = 0.1
+    draws: int = 1000
 
     def refuses(self, target: Target, q: AbstractFamily, batch_size: int | None) -> str | None:
         """What a fixed estimator objects to."""
@@ -99,7 +108,7 @@ class Auto(AbstractMethod):
             ending = stationary_start(fit.given, session, self.curvature.fine * fit.gain)
             if ending is not None:
                 return ending
-        rungs = ladder(fit) if problem.any_family else []
+        rungs = rungs_of(fit) if problem.any_family else []
         return up(fit, rungs) if rungs else fit.within(problem.q, None)
 
     def pilot(self, problems: Sequence[Problem], session: Recorder) -> list[Scouted] | None:

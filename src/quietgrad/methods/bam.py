@@ -3,16 +3,16 @@
 import equinox as eqx
 import numpy as np
 
-from .._checks import whole
-from .._lbfgs import minimise_together
-from ..bases import Normal
-from ..clock import OPTIMISE
+from .._numerics.lbfgs import minimise_together
+from .._util.checks import whole
 from ..diagnostics.expected_gain import expected_gain
-from ..difference import Difference
+from ..evaluation.difference import Difference
+from ..evaluation.judging import paired_difference
+from ..evaluation.points import Points
 from ..families import AbstractFamily, FitsQuadratic, MeanField
-from ..judging import paired_difference
-from ..points import Points
-from ..recorder import Candidate
+from ..families.bases import Normal
+from ..session import Candidate
+from ..session.clock import OPTIMISE
 from ..solvers import BatchAndMatch, Stop, drive
 from ..solvers.bam import member
 from ..solvers.finite_start import finite_start

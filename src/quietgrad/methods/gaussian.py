@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import numpy as np
 
-from ..clock import OPTIMISE
 from ..diagnostics.expected_gain import conclusive_gain, expected_gain
-from ..difference import Difference
+from ..evaluation.difference import Difference
+from ..evaluation.judging import paired_difference
+from ..evaluation.points import Points
 from ..families import AbstractFamily, FitsQuadratic, HasMoments
-from ..judging import paired_difference
-from ..points import Points
-from ..recorder import Candidate, Recorder
+from ..session import Candidate, Recorder
+from ..session.clock import OPTIMISE
 from ..solvers import ModeSearch, Newton, Run, Stop, drive
 from ..solvers.mode import ModeState
 from ..status import Status

@@ -4,10 +4,10 @@ import math
 
 import numpy as np
 
-from ..clock import OPTIMISE
 from ..diagnostics.expected_gain import conclusive_gain, expected_gain
 from ..families import FitsQuadratic, MeanField
-from ..recorder import Candidate, Problem, Recorder
+from ..session import Candidate, Problem, Recorder
+from ..session.clock import OPTIMISE
 from ..status import Status
 from .method import Ending
 

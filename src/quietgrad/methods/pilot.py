@@ -11,12 +11,12 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Float
 
-from .._lbfgs import minimise_together
-from ..clock import OPTIMISE
+from .._numerics.lbfgs import minimise_together
+from ..evaluation.host_draws import equal_magnitude_pairs
+from ..evaluation.points import Points
 from ..families import FitsQuadratic, MeanField
-from ..host_draws import equal_magnitude_pairs
-from ..points import Points
-from ..recorder import Recorder
+from ..session import Recorder
+from ..session.clock import OPTIMISE
 from ..solvers import ModeSearch
 from ..solvers.finite_start import narrower
 from .method import Scouted

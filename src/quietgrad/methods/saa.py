@@ -10,16 +10,16 @@ import numpy as np
 import optax
 from jaxtyping import Float
 
-from .._checks import part, whole
-from .._random import key_of
+from .._util.checks import part, whole
+from .._util.random import key_of
 from ..estimators import Quiet
+from ..estimators.samplers import REGISTRY as SAMPLERS
+from ..estimators.samplers import AbstractSampler, Antithetic, Rqmc
+from ..evaluation.host_draws import sobol_pairs
+from ..evaluation.judging import paired_difference
+from ..evaluation.points import Points
 from ..families import AbstractFamily, FitsQuadratic, MeanField
-from ..host_draws import sobol_pairs
-from ..judging import paired_difference
-from ..points import Points
-from ..recorder import Candidate
-from ..samplers import REGISTRY as SAMPLERS
-from ..samplers import AbstractSampler, Antithetic, Rqmc
+from ..session import Candidate
 from ..solvers import FixedDraws, Run, Stop, drive
 from ..solvers.finite_start import finite_start
 from ..status import Status

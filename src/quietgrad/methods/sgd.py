@@ -5,14 +5,14 @@ from typing import Any
 import equinox as eqx
 import optax
 
-from .._checks import described, whole
-from ..clock import EVALUATE
+from .._util.checks import described, whole
+from ..diagnostics.propriety import nowhere_finite
 from ..estimators import AbstractEstimator, resolve
+from ..evaluation.judging import paired_difference
 from ..families import AbstractFamily
-from ..history import Plateau, Reached
-from ..judging import paired_difference
-from ..propriety import nowhere_finite
-from ..recorder import Candidate
+from ..session import Candidate
+from ..session.clock import EVALUATE
+from ..session.history import Plateau, Reached
 from ..solvers import Stop, drive
 from ..solvers.optimizer import read_optimizer
 from ..solvers.stochastic import NON_FINITE, StochasticSteps

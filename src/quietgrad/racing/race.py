@@ -14,15 +14,15 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Key
 
-from ..arrival import arrival
-from ..compilation_cache import keep_compiled_once
+from ..evaluation.arrival import arrival
+from ..evaluation.gradient_noise import gradient_variance
+from ..evaluation.judging import MARGIN, Terms
 from ..families import AbstractFamily
 from ..fitting import problem_of, run
-from ..gradient_noise import gradient_variance
-from ..judging import MARGIN, Terms
 from ..methods import AbstractMethod, Sgd
-from ..recorder import Evaluation, Problem, Recorder
 from ..results import FitResult
+from ..scale.compilation_cache import keep_compiled_once
+from ..session import Evaluation, Problem, Recorder
 from ..status import Status
 from ..targets import Target
 from .entrants import Entrant, entrants_for, method_of

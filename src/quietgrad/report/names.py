@@ -19,6 +19,8 @@ TASKS = {
     "diabetes-mini": "diabetes, BNN, mini-batch",
     "diabetes": "diabetes, BNN, full batch",
 }
+# The estimators that the others are compared with.
+BASELINES = ("nocv", "zvcv-gd", "quadcv")
 SIMULATED = frozenset({"counts"})
 FAMILIES = {
     "mean-field": "Mean-field Gaussian",

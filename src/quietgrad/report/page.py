@@ -12,11 +12,11 @@ from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
 from .._version import __version__
-from ..study.claims import Claim
 from ..study.store import studies
 from ..study.summary import Row
 from . import tables
 from .bias import bias_rows
+from .chapter import Chapter
 from .figures import Drawn
 from .series import panel_data
 from .stored_study import StoredStudy
@@ -28,7 +28,7 @@ PAPER = "https://arxiv.org/abs/2410.05753"
 def render(
     study: StoredStudy,
     rows: Sequence[Row],
-    claims: Sequence[Claim],
+    chapter: Chapter,
     figures: Sequence[Drawn],
     statistic: str,
 ) -> str:
@@ -44,15 +44,17 @@ def render(
     return environment.get_template("page.html").render(
         name=study.title,
         description=study.description,
-        headlines=headlines(study, rows, claims),
+        headlines=headlines(study, rows, chapter.summary),
         details=details(study, rows),
         compiled=any(row.compile_seconds > 0 for row in rows),
         about=tables.about(study),
         spec=_spec(study),
         data=panel_data(study, statistic),
         places=tables.time_to_target(study, rows),
-        claims=[claim for claim in claims if claim.within_reach],
-        open_claims=[claim for claim in claims if not claim.within_reach],
+        claims_title=chapter.title,
+        claims_source=chapter.source,
+        claims=[claim for claim in chapter.claims if claim.within_reach],
+        open_claims=[claim for claim in chapter.claims if not claim.within_reach],
         bias=bias_rows(study.directory),
         unfinished=tables.unfinished(study),
         missing=study.missing,

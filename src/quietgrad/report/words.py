@@ -1,14 +1,12 @@
-"""The study in sentences: what was found, what to use, how many claims hold; and then the details."""
+"""The study in sentences: what was found, what to use; and then the details."""
 
 import math
 from collections import Counter
 from collections.abc import Sequence
 
-from ..study.claims import Claim, Verdict
-from ..study.claims.evidence import ESTIMATORS, MODELS
 from ..study.clock import seconds
 from ..study.summary import Row
-from .names import family_name, label_name
+from .names import BASELINES, family_name, label_name
 from .numbers import count, duration, listed, number, times
 from .stored_study import StoredStudy
 
@@ -16,8 +14,8 @@ from .stored_study import StoredStudy
 TIE = 2.0
 
 
-def headlines(study: StoredStudy, rows: Sequence[Row], claims: Sequence[Claim]) -> list[str]:
-    """Three sentences: what was found, what to use, and what became of the paper's claims."""
+def headlines(study: StoredStudy, rows: Sequence[Row], summary: str) -> list[str]:
+    """What was found and what to use; and `summary`, what the study's own chapter says, if anything."""
     main = [row for row in rows if row.group == "main"]
     races = [race for race in _races(main) if any(_clock(row) is not None for row in race)]
     if not races:
@@ -34,8 +32,7 @@ def headlines(study: StoredStudy, rows: Sequence[Row], claims: Sequence[Claim]) 
         ]
     else:
         found = [_found(races), _use(races)]
-    stand_ins = not any(row.task == model[0] for row in main for model in MODELS)
-    return [*found, _claims(claims, " on stand-ins for its data" if stand_ins and main else "")]
+    return [*found, *([summary] if summary else [])]
 
 
 def details(study: StoredStudy, rows: Sequence[Row]) -> list[str]:
@@ -87,21 +84,25 @@ def _found(races: Sequence[Sequence[Row]]) -> str:
         f"{label_name(leader)} was within 1 nat of the best ELBO first, or in less than twice the time "
         f"of the first, on {_where(races, _winners(races)[leader])}"
     )
-    if leader in ESTIMATORS or not any(row.label in ESTIMATORS for race in races for row in race):
+    if leader in BASELINES or not any(row.label in BASELINES for race in races for row in race):
         return f"{told}."
     factors, short, steps = [], 0, 0.0
     for race in races:
         mine = _fastest([row for row in race if row.label == leader])
-        theirs = _fastest([row for row in race if row.label in ESTIMATORS])
+        theirs = _fastest([row for row in race if row.label in BASELINES])
         if mine is not None and theirs is None:
             short += 1
-            steps = max(steps, *(row.steps for row in race if row.label in ESTIMATORS))
+            steps = max(steps, *(row.steps for row in race if row.label in BASELINES))
         elif mine is not None and theirs is not None and mine.timed == theirs.timed:
             factors.append((_clock(theirs) or 0.0) / max(_clock(mine) or 0.0, 1e-9))
     if factors:
-        told += f"; the best of the paper's estimators took {times(factors)} as long"
+        told += f"; the best of NoCV, ZVCV-GD and QuadCV took {times(factors)} as long"
     if short:
-        more = f", and on {short} none of them arrived" if factors else "; none of the paper's arrived"
+        more = (
+            f", and on {short} none of them arrived"
+            if factors
+            else "; none of NoCV, ZVCV-GD and QuadCV arrived"
+        )
         told += f"{more} within its {steps:,.0f} steps"
     return f"{told}."
 
@@ -124,19 +125,6 @@ def _use(races: Sequence[Sequence[Row]]) -> str:
     draws = [row.draws for race in known if (row := _fastest(race)) and row.label == best and row.draws]
     with_ = f" with {Counter(draws).most_common(1)[0][0]} draws" if draws else ""
     return f"{told}; for a training loop of your own, {label_name(best)}{with_} did best."
-
-
-def _claims(claims: Sequence[Claim], how: str) -> str:
-    tally = Counter(claim.verdict for claim in claims)
-    open_ = tally[Verdict.CANNOT_TELL]
-    others = "the other one" if open_ == 1 else f"each of the other {open_}"
-    rest = f" For {others} the page says which runs could tell." if open_ else ""
-    judged = len(claims) - open_
-    return (
-        f"Of the paper's {len(claims)} claims these runs judge {judged}{how}: {tally[Verdict.HOLDS]} "
-        f"{'holds' if tally[Verdict.HOLDS] == 1 else 'hold'}, {tally[Verdict.DOES_NOT]} "
-        f"{'does' if tally[Verdict.DOES_NOT] == 1 else 'do'} not.{rest}"
-    )
 
 
 def _counts(study: StoredStudy) -> str:

@@ -14,13 +14,13 @@ import jax
 import numpy as np
 from jaxtyping import Array, PyTree
 
-from .._host import on_device
-from .._random import key_of
-from ..clock import COMPILE, OPTIMISE
+from .._util.device import on_device
+from .._util.random import key_of
 from ..estimators import AbstractEstimator
 from ..families import AbstractFamily
-from ..recorder import Candidate, Recorder
-from ..sharding import on_all_devices
+from ..scale.sharding import on_all_devices
+from ..session import Candidate, Recorder
+from ..session.clock import COMPILE, OPTIMISE
 from .choosing import burden, candidates, cheapest, choose
 from .guarded_adam import guarded_adam, usual_square
 from .optimizer import Optimizer

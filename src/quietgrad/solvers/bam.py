@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float
 
 from ..families import FitsQuadratic
-from ..recorder import Candidate, Recorder
+from ..session import Candidate, Recorder
 from .solver import AbstractSolver, Feedback, Step
 
 

@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 
 import equinox as eqx
 
-from ..clock import EVALUATE, OPTIMISE
-from ..difference import Difference
-from ..history import Plateau, Reached
-from ..judging import paired_difference
-from ..recorder import Candidate, Recorder
+from ..evaluation.difference import Difference
+from ..evaluation.judging import paired_difference
+from ..session import Candidate, Recorder
+from ..session.clock import EVALUATE, OPTIMISE
+from ..session.history import Plateau, Reached
 from .solver import AbstractSolver, Feedback, Step
 
 # How a run of a solver can end, apart from words of its own: no step gains enough any more, the

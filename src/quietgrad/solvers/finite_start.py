@@ -4,12 +4,12 @@ import math
 
 import numpy as np
 
-from ..clock import OPTIMISE
+from ..diagnostics.propriety import nowhere_finite
+from ..evaluation.host_draws import sobol_pairs
+from ..evaluation.points import Points
 from ..families import MeanField
-from ..host_draws import sobol_pairs
-from ..points import Points
-from ..propriety import nowhere_finite
-from ..recorder import Ended, Recorder
+from ..session import Ended, Recorder
+from ..session.clock import OPTIMISE
 
 PAIRS, NUMBERS = 16, 2**22
 # How often a start is narrowed by a factor of ten, and the log scale of one that is narrow.

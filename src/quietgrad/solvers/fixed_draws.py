@@ -11,12 +11,12 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Float
 
-from .._checks import whole
-from .._lbfgs import LbfgsState, iterate
+from .._numerics.lbfgs import LbfgsState, iterate
+from .._util.checks import whole
+from ..evaluation.host_draws import equal_magnitude_pairs
+from ..evaluation.points import Points
 from ..families import MeanField
-from ..host_draws import equal_magnitude_pairs
-from ..points import Points
-from ..recorder import Candidate, Recorder
+from ..session import Candidate, Recorder
 from .solver import AbstractSolver, Feedback, Step
 
 

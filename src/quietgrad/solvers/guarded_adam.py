@@ -8,7 +8,7 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float, Int, PyTree
 
-from .._host import on_device
+from .._util.device import on_device
 
 DECAY_MEAN, DECAY_SQUARE, EPSILON = 0.9, 0.999, 1e-8
 # After the first steps, a gradient this many times its usual size (root mean square) is scaled down.

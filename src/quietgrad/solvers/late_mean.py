@@ -11,7 +11,7 @@ import jax
 import numpy as np
 from jaxtyping import PyTree
 
-from .._host import on_device
+from .._util.device import on_device
 
 # Iterates that a mean needs at least.
 LEAST = 8

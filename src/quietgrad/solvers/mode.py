@@ -12,10 +12,10 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from .._lbfgs import minimise_together
+from .._numerics.lbfgs import minimise_together
+from ..evaluation.points import Points
 from ..families import AbstractFamily, FitsQuadratic, HasMoments
-from ..points import Points
-from ..recorder import Candidate, Recorder
+from ..session import Candidate, Recorder
 from .positive import cholesky_from_basis, make_positive_definite, newton_step, precision_from_basis
 from .solver import AbstractSolver, Feedback, Step
 

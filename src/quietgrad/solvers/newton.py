@@ -12,10 +12,10 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from ..evaluation.host_draws import sobol_pairs
+from ..evaluation.points import Points
 from ..families import AbstractFamily, FitsQuadratic
-from ..host_draws import sobol_pairs
-from ..points import Points
-from ..recorder import Candidate, Recorder
+from ..session import Candidate, Recorder
 from .positive import make_positive_definite, newton_step, precision_from_basis
 from .solver import AbstractSolver, Feedback, Step
 

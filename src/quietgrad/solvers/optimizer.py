@@ -11,7 +11,7 @@ import numpy as np
 import optax
 from jaxtyping import PyTree
 
-from .._tracing import trace
+from .._util.tracing import trace
 
 
 class Optimizer:

@@ -10,9 +10,9 @@ from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 
-from ..difference import Difference
+from ..evaluation.difference import Difference
 from ..families import AbstractFamily
-from ..recorder import Candidate, Recorder
+from ..session import Candidate, Recorder
 
 
 class Step(NamedTuple):

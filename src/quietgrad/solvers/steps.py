@@ -9,10 +9,10 @@ import jax.random as jr
 import optax
 from jaxtyping import Array, Int, Key, PyTree, UInt32
 
-from .._random import key_of
+from .._util.random import key_of
 from ..estimators import AbstractEstimator
 from ..families import AbstractFamily
-from ..shuffling import shuffled
+from ..scale.shuffling import shuffled
 from ..targets import Target
 from .optimizer import Optimizer
 

@@ -14,12 +14,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int, PyTree
 
-from .._host import on_device
-from ..clock import OPTIMISE
+from .._util.device import on_device
 from ..estimators import AbstractEstimator
 from ..families import AbstractFamily
-from ..recorder import Candidate, Recorder
-from ..sharding import on_all_devices
+from ..scale.sharding import on_all_devices
+from ..session import Candidate, Recorder
+from ..session.clock import OPTIMISE
 from .choosing import cheapest
 from .late_mean import Late
 from .optimizer import Optimizer

@@ -8,10 +8,10 @@ the candidates are measured and the one with the least variance x cost takes ove
 import equinox as eqx
 import jax.random as jr
 
-from .._random import key_of
+from .._util.random import key_of
 from ..estimators import AbstractEstimator
 from ..families import AbstractFamily
-from ..recorder import Recorder
+from ..session import Recorder
 from .choosing import choose, moments
 
 

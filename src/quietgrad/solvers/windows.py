@@ -15,7 +15,7 @@ import optax
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Int, PyTree
 
-from .._host import on_device
+from .._util.device import on_device
 from .guarded_adam import GuardedState, guarded_adam
 from .steps import Carry, Job
 

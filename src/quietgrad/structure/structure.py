@@ -12,8 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from .._checks import whole
-from .._host import on_device
+from .._util.checks import whole
+from .._util.device import on_device
 
 Kind = Literal["arrowhead", "chain"]
 KINDS: tuple[Kind, ...] = ("arrowhead", "chain")

@@ -11,13 +11,13 @@ import optax
 from jaxtyping import Array, Key, PyTree
 
 from .. import fitting
-from .._checks import lookup, unknown
+from .._util.checks import lookup, unknown
 from ..estimators import AbstractEstimator
 from ..families import AbstractFamily
 from ..methods import REGISTRY as METHODS
 from ..methods import AbstractMethod, Sgd
-from ..recorder import Evaluation, Moment, Problem, Recorder
 from ..results import FitResult
+from ..session import Evaluation, Moment, Problem, Recorder
 from ..status import Status
 from ..targets import Target
 from .records import Cell

@@ -6,8 +6,8 @@ import jax.random as jr
 from jaxtyping import Array, Key, PyTree
 
 from ..estimators import AbstractEstimator
+from ..evaluation.metrics import lppd
 from ..families import AbstractFamily
-from ..metrics import lppd
 from ..targets import Target
 from .jobs import CellJob
 from .noise import Noise

@@ -17,8 +17,8 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Int, Key, PyTree
 
 from ..estimators import AbstractEstimator
+from ..evaluation.gradient_noise import GROUPS, gradient_variance, variance_ratio
 from ..families import AbstractFamily
-from ..gradient_noise import GROUPS, gradient_variance, variance_ratio
 from ..solvers.steps import strong
 from ..targets import Target
 

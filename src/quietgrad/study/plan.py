@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from .._checks import unknown
+from .._util.checks import unknown
 from .adapter import make_method
 from .jobs import CellJob, EvaluationSchedule, digest, seed_of
 from .records import Cell

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import jax
 
-from ..environment import threads
+from .._util.environment import threads
 from .adapter import refusal
 from .jobs import CellJob
 from .run_cell import compile_seconds, evaluator_of, fit_parts, make

@@ -1,6 +1,6 @@
 """Specs from TOML: what is not understood is an error that says what would be.
 
-[study]     title, description, module, timeout, untimed
+[study]     title, description, module, chapter, timeout, untimed
 [defaults]  what every grid starts from: any key of a grid
 [[grid]]    tasks x families x (estimators x draws + methods) x reps, and how they are run
 """
@@ -12,7 +12,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from .._checks import unknown, whole
+from .._util.checks import unknown, whole
+from .checkout import CHECKOUT
 from .spec import Grid, RowSpec, Spec
 
 SHIPPED = resources.files("quietgrad.study") / "specs"
@@ -38,7 +39,9 @@ def shipped() -> list[str]:
 def load(name: str) -> Spec:
     """The shipped spec of this name, or the one in this `.toml` file."""
     if name in shipped():
-        return parse((SHIPPED / f"{name}.toml").read_text(encoding="utf-8"), name, Path())
+        return parse(
+            (SHIPPED / f"{name}.toml").read_text(encoding="utf-8"), name, CHECKOUT, shipped=True
+        )
     path = Path(name)
     if path.suffix != ".toml":
         raise ValueError(unknown("study", name, shipped()) + " Or give the path of a .toml file.")
@@ -54,15 +57,18 @@ def load(name: str) -> Spec:
     return parse(text, path.stem, path.parent)
 
 
-def parse(text: str, name: str, folder: Path) -> Spec:
-    """The spec written in `text`; a module that it names is looked for in `folder`."""
+def parse(text: str, name: str, folder: Path, *, shipped: bool = False) -> Spec:
+    """The spec written in `text`; a module or chapter that it names is looked for in `folder`.
+
+    A chapter of a spec that comes with quietgrad may be absent: it is part of the repository only.
+    """
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ValueError(f"study {name!r} is not valid TOML: {error}") from error
     _known(document, ("study", "defaults", "grid"), f"table of study {name!r}:")
     about = dict(document.get("study", {}))
-    _known(about, ("title", "description", "module", "timeout", "untimed"), "key of [study]:")
+    _known(about, ("title", "description", "module", "chapter", "timeout", "untimed"), "key of [study]:")
     defaults, blocks = document.get("defaults", {}), document.get("grid", [])
     _known(defaults, [f.name for f in fields(Grid)], "key of [defaults]:")
     if not isinstance(blocks, list) or not blocks:
@@ -74,6 +80,15 @@ def parse(text: str, name: str, folder: Path) -> Spec:
         module = folder / _text(module, "module")
         if not module.is_file():
             raise FileNotFoundError(f"study {name!r} names the module {module}, which does not exist")
+    chapter = about.pop("chapter", None)
+    if chapter is not None:
+        chapter = folder / _text(chapter, "chapter")
+        if not (chapter / "__init__.py").is_file():
+            if not shipped:
+                raise FileNotFoundError(
+                    f"study {name!r} names the chapter {chapter}, which is not a package"
+                )
+            chapter = None
     return Spec(
         name,
         _text(about.get("title", name), "title"),
@@ -82,6 +97,7 @@ def parse(text: str, name: str, folder: Path) -> Spec:
         timeout=_positive(about.get("timeout", Spec.timeout), "timeout"),
         untimed=_flag(about.get("untimed", False), "untimed"),
         module=module,
+        chapter=chapter,
     )
 
 

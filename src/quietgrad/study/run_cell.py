@@ -13,10 +13,10 @@ from typing import Any
 import jax.random as jr
 from jaxtyping import Array, Key
 
-from ..environment import current_environment
+from .._util.environment import current_environment
+from ..datasets.tasks import Task
 from ..estimators import AbstractEstimator
 from ..families import AbstractFamily
-from ..tasks import Task
 from .adapter import INTERRUPTED, Callback, Method, Run, make_method, refusal, run_method
 from .evaluator import Evaluator
 from .jobs import CellJob

@@ -9,7 +9,8 @@ from typing import Any
 
 from rich.console import Console
 
-from ..environment import current_environment
+from .._util.environment import current_environment
+from .checkout import CHECKOUT
 from .engines import engine as engine_of
 from .jobs import CellJob
 from .locks import directory_lock
@@ -93,4 +94,7 @@ def _count(jobs: Sequence[CellJob], todo: Sequence[CellJob]) -> str:
 
 def _plain(spec: Spec, only: Sequence[str]) -> dict[str, Any]:
     module = None if spec.module is None else spec.module.name
-    return {**dataclasses.asdict(spec), "module": module, "only": list(only)}
+    chapter = None
+    if spec.chapter is not None and spec.chapter.resolve().is_relative_to(CHECKOUT):
+        chapter = spec.chapter.resolve().relative_to(CHECKOUT).as_posix()
+    return {**dataclasses.asdict(spec), "module": module, "chapter": chapter, "only": list(only)}

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from .._checks import whole
+from .._util.checks import whole
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,7 @@ class Spec:
 
     Rows of "sgd" in an `untimed` study may run side by side; their seconds mean nothing, and come from a
     timing pass (`quietgrad study time`) instead. Methods whose steps vary in cost are timed in any case.
+    `chapter` is the folder of a package that its report takes claims and figures from.
     """
 
     name: str
@@ -66,6 +67,7 @@ class Spec:
     timeout: float = 3600.0
     untimed: bool = False
     module: Path | None = None
+    chapter: Path | None = None
 
     def override(self, *, reps: int | None = None, steps: int | None = None) -> "Spec":
         """The same study with other numbers of repetitions or steps in every grid."""

@@ -1,7 +1,7 @@
 """What a study's records say in a few numbers: best ELBO, time to target, medians over repetitions.
 
 The target on a task and family is the best ELBO that any run ends with, less one nat. A run arrives
-where it is at the target and stays there (`quietgrad.arrival`). Records are paired (all rows of a
+where it is at the target and stays there (`evaluation/arrival.py`). Records are paired (all rows of a
 repetition share evaluation draws), so what noise is left hits every row alike. Pure numpy: reports use
 this without jax.
 """
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..arrival import arrival_index
+from ..evaluation.arrival import arrival_index
 from . import clock
 from .plateau import late_elbo, on_plateau
 from .records import Record

@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from ..environment import current_environment
+from .._util.environment import current_environment
 from .adapter import refusal
 from .jobs import CellJob, EvaluationSchedule, seed_of
 from .locks import host_lock

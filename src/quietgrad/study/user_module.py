@@ -1,7 +1,8 @@
-"""A study's tasks and estimators by name: the package's, and those of a Python file of the user's.
+"""A study's tasks, families and estimators by name: the package's, and those of the user's Python file.
 
-The file may define `TASKS`, a dict from names to functions that return a `quietgrad.tasks.Task` or a
-bare `Target` of known dim, and `ESTIMATORS`, a dict from names to functions of `draws` and settings.
+The file may define `TASKS`, a dict from names to functions that return a
+`quietgrad.datasets.tasks.Task` or a bare `Target` of known dim, `FAMILIES`, a dict from names to
+subclasses of `AbstractFamily`, and `ESTIMATORS`, a dict from names to functions of `draws` and settings.
 """
 
 import functools
@@ -13,23 +14,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .. import tasks
-from .._checks import lookup
+from .._util.checks import lookup
+from ..datasets import tasks
+from ..datasets.tasks import LEARNING_RATE, Task
 from ..estimators import REGISTRY as ESTIMATORS
 from ..estimators import AbstractEstimator, estimator
+from ..families import REGISTRY as FAMILIES
 from ..families import AbstractFamily, named
 from ..targets import Target
-from ..tasks import LEARNING_RATE, Task
 
 _LOADING = threading.Lock()
 
 
 @dataclass(frozen=True, eq=False)
 class Registry:
-    """Tasks and estimators by name. Tasks are loaded once, so that compiled code is shared."""
+    """Tasks, families and estimators by name. Tasks are loaded once, so that compiled code is shared."""
 
     own_tasks: Mapping[str, Callable[[], Any]]
     own_estimators: Mapping[str, Callable[..., Any]]
+    own_families: Mapping[str, Callable[..., Any]]
 
     @functools.cached_property
     def _loaded(self) -> dict[str, Task]:
@@ -50,7 +53,12 @@ class Registry:
 
     def family(self, name: str) -> type[AbstractFamily]:
         """The variational family of this name."""
-        return named(name)
+        own = self.own_families.get(name)
+        if own is None:
+            return named(name, *self.own_families)
+        if not isinstance(own, type) or not issubclass(own, AbstractFamily):
+            raise TypeError(f"FAMILIES[{name!r}] must be a class of AbstractFamily; got {own!r}")
+        return own
 
     def estimator(self, name: str, **settings: Any) -> AbstractEstimator:
         """The estimator of this name with these settings, its draws among them."""
@@ -66,15 +74,16 @@ class Registry:
 
 @functools.lru_cache
 def load_registry(module: Path | None) -> Registry:
-    """The package's tasks and estimators, and those of a user's file."""
+    """The package's tasks, families and estimators, and those of a user's file."""
     if module is None:
-        return Registry({}, {})
+        return Registry({}, {}, {})
     loaded = _import(module)
     own_tasks = _named(loaded, "TASKS", module, tasks.REGISTRY)
     own_estimators = _named(loaded, "ESTIMATORS", module, ESTIMATORS)
-    if not own_tasks and not own_estimators:
-        raise ValueError(f"{module.name} defines neither TASKS nor ESTIMATORS")
-    return Registry(own_tasks, own_estimators)
+    own_families = _named(loaded, "FAMILIES", module, FAMILIES)
+    if not (own_tasks or own_estimators or own_families):
+        raise ValueError(f"{module.name} defines none of TASKS, ESTIMATORS and FAMILIES")
+    return Registry(own_tasks, own_estimators, own_families)
 
 
 def _import(path: Path) -> Any:
@@ -121,5 +130,5 @@ def _as_task(name: str, made: Any) -> Task:
         )
     problem = "a Target without dim" if isinstance(made, Target) else type(made).__name__
     raise TypeError(
-        f"TASKS[{name!r}] must return a quietgrad.tasks.Task or a Target with dim; got {problem}"
+        f"TASKS[{name!r}] must return a Task (qg.tasks.Task) or a Target with dim; got {problem}"
     )

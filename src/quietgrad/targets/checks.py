@@ -6,7 +6,7 @@ from typing import Any
 import jax.numpy as jnp
 from jaxtyping import PyTree
 
-from .._checks import whole
+from .._util.checks import whole
 from .traced import Traced, traced
 
 

@@ -19,7 +19,7 @@ from jax import export
 from jax.custom_batching import custom_vmap
 from jaxtyping import Array, Float, Key, PyTree
 
-from .._lapack import INLINE, largest_divisor, operations
+from .._numerics.lapack import INLINE, largest_divisor, operations
 from .named_model import AbstractNamedModel
 from .target import Target
 

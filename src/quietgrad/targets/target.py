@@ -16,9 +16,9 @@ from jax.flatten_util import ravel_pytree
 from jax.sharding import Mesh
 from jaxtyping import Array, Float, Int, PyTree
 
-from .._checks import whole
-from .._extras import adapter
-from .._host import on_device
+from .._util.checks import whole
+from .._util.device import on_device
+from .._util.extras import adapter
 from .checks import batch_size_within, check_arguments, traced_function
 from .data import as_data, data_like, rows_of
 from .further_argument import HYPERPARAMETERS_MISSING, takes_more

@@ -15,7 +15,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, PyTree
 
-from .._tracing import Trace, trace
+from .._util.tracing import Trace, trace
 
 CHANGED = (
     "a function of this target has changed since the target was made: something that it reads is "

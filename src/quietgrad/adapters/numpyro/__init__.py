@@ -1,6 +1,6 @@
 """NumPyro: models as targets, and quiet gradients inside NumPyro's own loop."""
 
-from ..._extras import needs_extra
+from ..._util.extras import needs_extra
 
 with needs_extra("numpyro", "a NumPyro model"):
     import numpyro  # noqa: F401

@@ -13,8 +13,8 @@ import numpy as np
 from jaxtyping import PyTree
 from numpyro.primitives import Messenger
 
-from ..._fingerprint import Identity
-from ..._host import on_device
+from ..._util.device import on_device
+from ..._util.fingerprint import Identity
 
 
 class _Handler(eqx.Module):

@@ -24,7 +24,7 @@ from numpyro.infer.util import (
     unconstrain_fn,
 )
 
-from ..._extras import needs_extra
+from ..._util.extras import needs_extra
 from ...targets import AbstractNamedModel
 from .handled import put_together
 from .rows import Rows

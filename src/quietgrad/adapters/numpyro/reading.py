@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PyTree
 
-from ..._host import on_device
+from ..._util.device import on_device
 from ...targets import Target
 from ...targets.traced import Traced, traced
 from .handled import constant, put_together, take_apart

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, Key, PyTree
 
-from ..._checks import whole
+from ..._util.checks import whole
 from ..problem import EnergyProblem
 from .contrast import contrast
 from .method import AbstractEnergyMethod, StepInfo

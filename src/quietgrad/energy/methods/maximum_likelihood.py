@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, Int, Key, PyTree
 
-from ..._checks import part, whole
+from ..._util.checks import part, whole
 from ..moves import REGISTRY as MOVES
 from ..moves import AbstractMove, moved, placed
 from ..problem import EnergyProblem

@@ -15,9 +15,9 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, Key
 
-from ..._checks import whole
-from ...bases import AbstractBase, Normal
+from ..._util.checks import whole
 from ...structure import BlockRoot, Structure
+from ..bases import AbstractBase, Normal
 from ..capabilities import HasPathMetric
 from ..family import AbstractFamily
 from ..mean_field import MeanField

@@ -14,10 +14,10 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, Key
 
-from ..._checks import whole
-from ...bases import AbstractBase, Normal
+from ..._util.checks import whole
 from ...structure import BlockRoot, Structure
 from ...structure import small_matrices as small
+from ..bases import AbstractBase, Normal
 from ..family import AbstractFamily
 from ..mean_field import MeanField
 from .arrowhead import triangle_gradient

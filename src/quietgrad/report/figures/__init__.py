@@ -1,9 +1,10 @@
 """The figures of a report.
 
-A further kind is a file with a function from `StoredStudy` to plans, and a line in `FIGURES`.
+A further kind is a file with a function from `StoredStudy` to plans, and a line in `FIGURES`; a study's
+own chapter may bring more.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,19 +12,15 @@ import matplotlib as mpl
 
 from ..canvas import SETTINGS, save
 from ..stored_study import StoredStudy
-from .ablations import ablations
 from .elbo_iteration import elbo_iteration
 from .elbo_time import elbo_time
 from .plan import Plan
-from .repetitions import repetitions
 from .variance_ratio import variance_ratio
 
 FIGURES: list[Callable[[StoredStudy], list[Plan]]] = [
     elbo_time,
     elbo_iteration,
     variance_ratio,
-    repetitions,
-    ablations,
 ]
 
 __all__ = ["FIGURES", "Drawn", "Plan", "draw_all"]
@@ -37,10 +34,12 @@ class Drawn:
     picture: bytes
 
 
-def draw_all(study: StoredStudy, directory: Path) -> list[Drawn]:
+def draw_all(
+    study: StoredStudy, directory: Path, more: Sequence[Callable[[StoredStudy], list[Plan]]] = ()
+) -> list[Drawn]:
     """Draw everything there are rows for into `directory`, as SVG and PNG."""
     directory.mkdir(parents=True, exist_ok=True)
-    return [_draw(plan, directory) for figure in FIGURES for plan in figure(study)]
+    return [_draw(plan, directory) for figure in (*FIGURES, *more) for plan in figure(study)]
 
 
 def _draw(plan: Plan, directory: Path) -> Drawn:

@@ -5,18 +5,17 @@ from collections.abc import Callable, Sequence
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ...study.claims.evidence import ESTIMATORS
 from ...study.clock import Clock, clock_of
 from ...study.records import Record
 from .. import canvas
 from ..curves import STATISTICS, Curve, curve, decay, late_limits
-from ..names import FAMILIES, family_name, in_order, styles
+from ..names import BASELINES, FAMILIES, family_name, in_order, styles
 from ..stored_study import StoredStudy, draws_of, has_draws
 from .plan import Plan
 
 PAPER_FAMILIES = ("mean-field", "real-nvp", "low-rank")
 
-# With more rows than this in a panel only the paper's have a shaded range.
+# With more rows than this in a panel only the baselines have a shaded range.
 FEW = 5
 
 Panel = Callable[[Axes, dict[str, Curve], str], None]
@@ -75,7 +74,7 @@ def elbo_grid(study: StoredStudy, family: str, x: str, statistic: str) -> Figure
         looks, end = styles(study.done), canvas.last_x(known[task], x)
         few = len(curves) <= FEW
         for label, one in curves.items():
-            band = few or label in ESTIMATORS
+            band = few or label in BASELINES
             canvas.line(axis, one, x, statistic, looks[label], end=end, band=band)
         if x == "seconds":
             # The same in both rows of a column, so that what draws cost can be seen.

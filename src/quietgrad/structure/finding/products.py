@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..._host import on_device
+from ..._util.device import on_device
 from ...targets import Target
 
 # Products that a call of the program takes, and likelihood values of those worked on together.

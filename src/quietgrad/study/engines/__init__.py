@@ -8,7 +8,7 @@ import importlib
 from collections.abc import Callable, Sequence
 from typing import Protocol, runtime_checkable
 
-from ..._checks import lookup
+from ..._util.checks import lookup
 from ..jobs import CellJob
 from ..store import Store
 

@@ -16,8 +16,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..._extras import needs_extra
-from ...environment import current_environment, threads
+from ..._util.environment import current_environment, threads
+from ..._util.extras import needs_extra
 from ..jobs import CellJob, lost, overdue
 from ..store import Store
 from . import Listener
@@ -95,7 +95,7 @@ def _completed(futures: Iterable[Any], client: Any, cluster: Any) -> Iterator[An
 def run_on_worker(values: Mapping[str, Any], root: str, run_id: str) -> str:
     """Run one job on the worker that this is called on, and store its cell; the cell's status."""
     _pin_threads()
-    from ...compilation_cache import keep_compiled
+    from ...scale.compilation_cache import keep_compiled
     from ..locks import host_lock
     from ..run_cell import run_cell
 

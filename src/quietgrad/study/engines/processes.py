@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from ...environment import current_environment, threads
+from ..._util.environment import current_environment, threads
 from ..jobs import CellJob, lost, overdue
 from ..locks import host_lock
 from ..precompile import compile_group, group_ahead

@@ -29,7 +29,7 @@ def _listen(lines: TextIO, requests: "queue.SimpleQueue[str]") -> None:
 
 
 def _do(request: dict) -> str:
-    from ...compilation_cache import keep_compiled
+    from ...scale.compilation_cache import keep_compiled
     from ..jobs import CellJob
     from ..precompile import precompile
     from ..run_cell import run_cell

@@ -1,0 +1,246 @@
+"""`fit`: the one call. It checks what was given, opens a recorder, and hands both to a method."""
+
+import dataclasses
+import os
+from typing import Any
+
+import equinox as eqx
+import numpy as np
+from jax.sharding import Mesh
+from jaxtyping import Array, Key, PyTree
+
+from .._numerics.blas import one_blas_thread
+from .._util.checks import check_key, instance, lookup, part, whole
+from .._util.random import key_words
+from ..families import ANY_FAMILY, AbstractFamily, AbstractWithHyperparameters, MeanField, beside, named
+from ..methods import REGISTRY as METHODS
+from ..methods import AbstractMethod, Sgd
+from ..results import FitResult
+from ..scale.compilation_cache import keep_compiled_once
+from ..scale.sharding import check_mesh, check_processes, gathered, spread
+from ..session import INTERRUPTED, Callback, Ended, Interrupts, Problem, Recorder, book_of
+from ..session.checkpoints import Book
+from ..session.clock import Clock
+from ..session.streaming import Feed
+from ..status import Status
+from ..targets import Target
+from ..targets.hyperparameters import checked, fitted_beside, fixed_at
+from .restarts import fit_restarts, numbered, other_starts
+
+RESUMABLE = "stopped by the user; the same call goes on from here"
+
+
+def fit(
+    target: Target,
+    family: AbstractFamily | str = "mean-field",
+    *,
+    method: AbstractMethod | str = "auto",
+    batch_size: int | None = None,
+    hyperparameters: PyTree = None,
+    seconds: float | int | None = None,
+    restarts: int = 1,
+    mesh: Mesh | None = None,
+    progress: bool | None = None,
+    callback: Callback | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    key: Key[Array, ""],
+) -> FitResult:
+    """Fit a variational family to a target by maximising the ELBO.
+
+    `family` is a registered name ("mean-field", "low-rank", "full-rank", ...), "auto" for the simplest
+    one that no richer one beats, or an instance, which is then the start: the fit goes on from it, and
+    never returns anything worse. `method` is a registered name
+    or an instance with its settings: `Auto()` needs none, `Sgd(estimator=..., optimizer=..., steps=...)`
+    takes stochastic gradient steps, `Saa()` fixes its draws. `batch_size` rows are used a step; all of
+    them by default. `hyperparameters`, any pytree, are fitted too, by maximising the ELBO over its
+    floating-point arrays: the target's functions take it as a further argument, `log_prior(z, h)` and
+    `log_likelihood(z, data, h)`, and `result.hyperparameters` is where it ended. `seconds` limits the
+    whole call, compilation included. `restarts` fits from so many starts, keeps the best and says in
+    `result.restarts` how far they agree. `mesh` shares the work out over its devices: draws over an axis
+    named "draws", starts over one named "restarts", rows of the data over any other. `progress=None`
+    shows a line when standard error is a terminal. `callback(moment)` is called at every evaluation and
+    may return further columns of the history.
+
+    Ctrl-C ends the fit and returns the best answer so far, with status "interrupted".
+
+    With `checkpoint="directory"` the fit saves itself there as it goes. The same call goes on from there
+    after an interruption of any kind, and ends where it would have ended without one, bit for bit. Once
+    the fit is done, the same call returns its result. What depends on the clock can differ:
+    `by_clock=False` of a method rules that out.
+    """
+    clock, interrupts = Clock(), Interrupts()
+    with interrupts.catching(), clock.running():
+        keep_compiled_once()
+        method = part(method, METHODS, AbstractMethod, "method")
+        if seconds is not None and not seconds > 0:
+            raise ValueError(f"seconds must be positive; got {seconds!r}")
+        seconds = None if seconds is None else float(seconds)
+        restarts = whole(restarts, "restarts", least=1)
+        if mesh is not None:
+            check_mesh(mesh, target, restarts=restarts)
+            plain = isinstance(method, Sgd) and not method.by_clock
+            check_processes(plain_steps=plain, seconds=seconds, restarts=restarts)
+            if checkpoint is not None:
+                raise ValueError("a checkpoint is for a fit on one device; leave it or the mesh out")
+            # Pools of rows on disk are targets like the one that was given.
+            target = target.with_mesh(mesh)
+        problem = problem_of(target, family, batch_size, hyperparameters, key=key)
+        if mesh is not None:
+            placed = spread(problem.target) if problem.feed is None else problem.target
+            given = problem.whole.with_mesh(None)
+            problem = dataclasses.replace(problem, target=placed, given=given)
+        if problem.any_family and not method.chooses_family:
+            choosing = [name for name, kind in METHODS.items() if kind().chooses_family]
+            raise ValueError(
+                f"family='auto' needs a method that chooses one ({', '.join(choosing)}); got "
+                f"{type(method).__name__}: name a family instead"
+            )
+        check(problem, method)
+        if checkpoint is not None and restarts > 1:
+            raise ValueError(
+                f"a checkpoint holds one fit, not the {restarts} of restarts={restarts}; leave one out"
+            )
+        book = book_of(checkpoint, problem, method, seconds, key=key)
+
+        def record(problem: Problem, number: int | None = 0) -> Recorder:
+            return Recorder(
+                problem,
+                seconds=seconds,
+                callback=callback,
+                progress=progress,
+                key=key if number == 0 else numbered(key, number),
+                clock=clock,
+                book=book,
+                interrupts=interrupts,
+            )
+
+        if restarts == 1:
+            if book.result is not None:
+                result = FitResult(**book.result, target=problem.whole, method=method)
+            else:
+                result = run(problem, method, record(problem))
+            if hyperparameters is not None:
+                result = _given_hyperparameters(target, result)
+            return dataclasses.replace(result, seed=tuple(key_words(key)))
+        if hyperparameters is not None:
+            raise ValueError(
+                f"restarts={restarts} would start q anew, but hyperparameters where they are given; "
+                "leave restarts out, or fit with other hyperparameters and compare result.elbo"
+            )
+        problems = other_starts(problem, restarts, key)
+        result = fit_restarts(problems, method, record, run)
+        return dataclasses.replace(result, seed=tuple(key_words(key)))
+
+
+def problem_of(
+    target: Target,
+    family: AbstractFamily | str,
+    batch_size: int | None,
+    hyperparameters: PyTree = None,
+    *,
+    key: Key[Array, ""],
+) -> Problem:
+    """What is to be fitted, checked; a family given by name starts as its `init` says."""
+    instance(target, Target, "target")
+    check_key(key)
+    any_family = isinstance(family, str) and family == ANY_FAMILY
+    start_given = not isinstance(family, str)
+    if any_family and hyperparameters is not None:
+        raise ValueError(
+            "family='auto' goes up by Newton steps, which do not fit hyperparameters; name a family, "
+            "e.g. 'mean-field'"
+        )
+    if isinstance(family, str):
+        made = MeanField if any_family else named(family, ANY_FAMILY)
+        if target.dim is None:
+            raise ValueError(
+                f"the target does not say its dim, so a family cannot be made from the name {family!r}; "
+                "make the target with dim=... or example=..., or hand in a family"
+            )
+        if any_family:
+            # The start of a ladder, without a program.
+            family = MeanField.random(target.dim, np.random.default_rng(key_words(key)))
+        else:
+            family = eqx.filter_jit(made.init)(target.dim, key=key)
+    instance(family, AbstractFamily, "family")
+    if hyperparameters is not None:
+        hyperparameters = checked(hyperparameters, family.dtype)
+        target.check_dim(family.dim)
+        target = fitted_beside(target, hyperparameters, family.dim, family.dtype)
+        family = beside(family, hyperparameters)
+    target = target.of_dim(family.dim)
+    if batch_size is not None:
+        batch_size = target.check_batch_size(batch_size)
+    if not target.on_disk:
+        return Problem(target, family, batch_size, any_family, start_given=start_given)
+    if batch_size is None:
+        raise ValueError(
+            f"the {target.rows:,} rows of this target stay on disk, so steps cannot use all of them; "
+            "give batch_size=..., or data in memory"
+        )
+    feed = Feed(target, batch_size, key_words(key))
+    return Problem(feed.target, family, batch_size, any_family, feed=feed, start_given=start_given)
+
+
+def check(problem: Problem, method: AbstractMethod) -> None:
+    """Raise a `ValueError` with the reason if the method cannot fit the problem."""
+    reason = method.refuses(problem.target, problem.q, problem.batch_size)
+    if reason is not None:
+        raise ValueError(reason)
+
+
+def run(problem: Problem, method: AbstractMethod, recorder: Recorder) -> FitResult:
+    """Run a method on a problem that was checked, to its true ending."""
+    check(problem, method)
+    with one_blas_thread(), recorder.watching():
+        try:
+            claimed = method.run(problem, recorder)
+        except Ended as ended:
+            claimed = ended.status, ended.hint
+        except KeyboardInterrupt:
+            claimed = Status.INTERRUPTED, INTERRUPTED
+        recorder.catch_up()
+        claimed = recorder.held_to_start(*claimed)
+        answer = recorder.answer
+        terms = recorder.final_terms(answer.q)
+        status, hint = recorder.true_ending(*claimed, terms)
+    if status is Status.INTERRUPTED and isinstance(recorder.book, Book):
+        hint = RESUMABLE
+    alone = problem.given is None
+    found = {
+        "q": answer.q if alone else gathered(answer.q),
+        "elbo": terms.elbo,
+        "elbo_error": terms.error,
+        "status": status,
+        "hint": hint,
+        "steps": recorder.steps,
+        "history": recorder.history.arrays(),
+        "clock": recorder.clock.read(),
+        "evaluation": recorder.evaluation_words(),
+        "programs": recorder.clock.programs,
+        "estimator": recorder.estimator,
+        "estimator_state": answer.estimator_state if alone else gathered(answer.estimator_state),
+        "decisions": tuple(recorder.decisions),
+        "words": recorder.words("diagnose"),
+    }
+    recorder.close(None if claimed[0] is Status.INTERRUPTED else found)
+    return FitResult(**found, target=problem.own, method=method)
+
+
+def _given_hyperparameters(target: Target, result: FitResult) -> FitResult:
+    """The result as one of the target at the fitted hyperparameters, which everything else asks."""
+    q = result.q
+    assert isinstance(q, AbstractWithHyperparameters)
+    return dataclasses.replace(
+        result,
+        q=q.of_z,
+        target=fixed_at(target, result.target, q.hyperparameters),
+        hyperparameters=q.hyperparameters,
+    )
+
+
+def method(given: AbstractMethod | str, **settings: Any) -> AbstractMethod:
+    """The method of this name with these settings; an instance is passed through."""
+    if isinstance(given, str) and settings:
+        return lookup(METHODS, given, "method")(**settings)
+    return part(given, METHODS, AbstractMethod, "method")

@@ -1,0 +1,5 @@
+"""What a fit hands back, how it is displayed, and posterior expectations from anyone's draws."""
+
+from .result import FitResult
+
+__all__ = ["FitResult"]

@@ -1,0 +1,144 @@
+"""The ending of a fit as it is: what a method claims, held against its answer at fresh draws."""
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from ..diagnostics import propriety
+from ..diagnostics.propriety import Finding, LogDensityProbe
+from ..evaluation.judging import Terms, paired_difference
+from ..families import AbstractFamily
+from ..status import Status
+from .limits import Ended
+from .problem import Candidate, Problem
+
+# Nats below a contained family's solution that a converged fit may be, apart from noise.
+BELOW = 0.5
+# With a standard error above this, an ELBO says nothing about convergence.
+UNKNOWN = 10.0
+# Nats by which hyperparameters may be better far away from where a fit has converged.
+RISING = 1.0
+# Statuses that an improper posterior explains better.
+EXPLAINED = (Status.BUDGET, Status.STALLED, Status.CONVERGED, Status.NON_FINITE)
+NOTHING_BETTER = (
+    "nothing that the method tried was better than its start; give it another start, more steps, or "
+    "smaller ones"
+)
+
+
+class Evidence(NamedTuple):
+    """What an ending is held against: the first answer, the best of any family, the one to be returned.
+
+    `points` makes some draws of a q, and `probe` evaluates the log density. `stationary_start`: there is
+    nothing to gain at a start that was given.
+    """
+
+    start: Candidate | None
+    best: Candidate
+    answer: Candidate
+    points: Callable[[AbstractFamily], Float[np.ndarray, "points dim"]]
+    probe: LogDensityProbe
+    stationary_start: bool = False
+
+
+def verify_status(
+    problem: Problem, status: Status, hint: str, final: Terms, known: Evidence
+) -> tuple[Status, str]:
+    """The status and hint that the answer deserves; `final` are its terms at fresh draws.
+
+    Where the posterior is improper, that is the reason, whatever the method ran into.
+    """
+    if final.bad == 2 * final.values.size and not status.failed:
+        points = known.points(known.answer.q)
+        return propriety.nowhere_finite(problem.target, points).ending
+    status, hint = _by_draws(problem, status, hint, final, known)
+    if known.start is None or not math.isfinite(known.answer.terms.elbo) or status not in EXPLAINED:
+        return status, hint
+    found = _improper(problem, status, known, known.start)
+    return (status, hint) if found is None else found.ending
+
+
+def _by_draws(
+    problem: Problem, status: Status, hint: str, final: Terms, known: Evidence
+) -> tuple[Status, str]:
+    """What the draws of the answer say of a claim."""
+    answer, start, best = known.answer, known.start, known.best
+    if final.bad and not status.failed:
+        return propriety.partly_finite(final.bad / (2 * final.values.size)).ending
+    if start is None or not math.isfinite(final.elbo) or status is not Status.CONVERGED:
+        return status, hint
+    if answer is start and not known.stationary_start:
+        return Status.STALLED, NOTHING_BETTER
+    if not final.error < UNKNOWN:
+        return Status.STALLED, (
+            f"the ELBO is only known to ± {final.error:.2g} nats, so that nothing can be said of "
+            "convergence: some draws of q are where the density all but vanishes; try a narrower "
+            "start, or another parametrisation"
+        )
+    behind = paired_difference(best.terms, answer.terms)
+    if behind.clearly_above(BELOW) and problem.q.contains(best.q):
+        return Status.STALLED, (
+            f"the fit ended {behind.nats:.2f} ± {behind.error:.2f} nats below the "
+            f"{type(best.q).__name__} solution found on the way, which the family contains; give it "
+            "more steps"
+        )
+    return status, hint
+
+
+def _improper(problem: Problem, status: Status, known: Evidence, start: Candidate) -> Finding | None:
+    """What stands in the way of any answer: along coordinates, in hyperparameters, or between them."""
+    answer, probe = known.answer, known.probe
+    now, then = answer.terms, start.terms
+    moved = propriety.displacement(now.mean, now.std, then.mean, then.std)
+    found = _along_coordinates(probe, answer, start, propriety.furthest(moved))
+    if found is None and problem.target.hyperparameter_count:
+        # One that has converged may have its best value, but for this little, at infinity.
+        least = RISING if status is Status.CONVERGED else 0.0
+        found = propriety.unbounded_hyperparameter(probe, known.points(answer.q), least)
+    return _between_coordinates(probe, answer, start) if found is None else found
+
+
+def check_divergence(
+    probe: LogDensityProbe, answer: Candidate, start: Candidate, factor: float
+) -> float:
+    """End a fit whose location or scales diverge, as soon as that is certain.
+
+    Coordinates that have changed by more than `factor` since the start are looked at; returns the factor
+    for the next time. What may still bend does not end a fit: `verify_status` looks at its answer.
+    """
+    now, then = answer.terms, start.terms
+    if not (np.all(np.isfinite(then.mean)) and np.all(np.isfinite(then.std))):
+        return factor
+    suspects = propriety.displaced(now.mean, now.std, then.mean, then.std, factor)
+    if not suspects:
+        return factor
+    looks = (
+        lambda: _along_coordinates(probe, answer, start, suspects),
+        # A fit that diverges may be where numbers have ended already; its start is not.
+        lambda: propriety.unbounded_coordinate(probe, then.mean, then.std, suspects),
+        lambda: _between_coordinates(probe, answer, start),
+    )
+    for look in looks:
+        found = look()
+        if found is not None and found.certain:
+            raise Ended(*found.ending)
+    return factor * propriety.DEFAULT.displaced
+
+
+def _along_coordinates(
+    probe: LogDensityProbe, answer: Candidate, start: Candidate, coordinates: list[int]
+) -> Finding | None:
+    """Infinite mass, or a spike, along one of these coordinates."""
+    mean, std = answer.terms.mean, answer.terms.std
+    found = propriety.unbounded_coordinate(probe, mean, std, coordinates)
+    if found is None:
+        found = propriety.spike(probe, mean, std, coordinates, start_std=start.terms.std)
+    return found
+
+
+def _between_coordinates(probe: LogDensityProbe, answer: Candidate, start: Candidate) -> Finding | None:
+    mean, std = answer.terms.mean, answer.terms.std
+    return propriety.unbounded_direction(probe, mean, std, mean - start.terms.mean)

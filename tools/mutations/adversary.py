@@ -1,0 +1,2 @@
+from .mutant import Mutant
+MUTANTS: list[Mutant] = []

@@ -49,7 +49,9 @@ def main(arguments: list[str] | None = None) -> int:
     names = [mutant.name for mutant in listed]
     assert len(set(names)) == len(names), "two mutants of one name"
     if options.results is None:
-        options.results = RESULTS / ("results.json" if options.list == "seeded" else f"{options.list}.json")
+        options.results = RESULTS / (
+            "results.json" if options.list == "seeded" else f"{options.list}.json"
+        )
     parts = options.only or [""]
     chosen = [m for m in listed if any(part in m.name or part in m.symbol for part in parts)]
     if options.sample is not None:
@@ -76,7 +78,8 @@ def main(arguments: list[str] | None = None) -> int:
                 "date": datetime.date.today().isoformat(),
             }
             print(
-                f"{number:3}/{len(chosen)} {outcome:9} {mutant.name} ({mutant.symbol}): {said}", flush=True
+                f"{number:3}/{len(chosen)} {outcome:9} {mutant.name} ({mutant.symbol}): {said}",
+                flush=True,
             )
             _write(options.results, {name: known[name] for name in names if name in known})
     return _summary(chosen, known)

@@ -78,16 +78,19 @@ def index(root: Path) -> dict[str, list[Symbol]]:
     return found
 
 
-def _named(
-    node: ast.AST, above: tuple[str, ...]
-) -> Iterator[tuple[tuple[str, ...], ast.stmt]]:
+def _named(node: ast.AST, above: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], ast.stmt]]:
     for child in ast.iter_child_nodes(node):
         names: list[str] = []
         match child:
             case ast.ClassDef() | ast.FunctionDef() | ast.AsyncFunctionDef():
                 names = [child.name]
             case ast.Assign() if not isinstance(node, ast.FunctionDef):
-                names = [each.id for target in child.targets for each in ast.walk(target) if isinstance(each, ast.Name)]
+                names = [
+                    each.id
+                    for target in child.targets
+                    for each in ast.walk(target)
+                    if isinstance(each, ast.Name)
+                ]
             case ast.AnnAssign(target=ast.Name(id=name)) if not isinstance(node, ast.FunctionDef):
                 names = [name]
         for name in names:
@@ -103,7 +106,9 @@ def tokens(text: str, first: int = 1) -> list[Token]:
         for token in tokenize.generate_tokens(io.StringIO(text).readline):
             if token.type not in LAYOUT and token.string.strip():
                 (row, column), (end_row, end_column) = token.start, token.end
-                found.append(Token(token.string, (row + first - 1, column), (end_row + first - 1, end_column)))
+                found.append(
+                    Token(token.string, (row + first - 1, column), (end_row + first - 1, end_column))
+                )
     except (tokenize.TokenError, IndentationError):
         pass
     return found

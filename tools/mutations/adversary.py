@@ -1,2 +1,0 @@
-from .mutant import Mutant
-MUTANTS: list[Mutant] = []

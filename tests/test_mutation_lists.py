@@ -37,7 +37,8 @@ def test_a_place_is_found_by_tokens_and_not_by_layout(lists, tmp_path):
     source = tmp_path / "src" / "quietgrad" / "anywhere"
     source.mkdir(parents=True)
     (source / "a.py").write_text(
-        "class A:\n    def f(self, x):\n        # why\n        return g(\n            x,\n            2,\n        )\n"
+        "class A:\n    def f(self, x):\n        # why\n"
+        "        return g(\n            x,\n            2,\n        )\n"
         "class B:\n    def f(self, x):\n        return g(x, 2)\n\nLIMIT = 3\n"
     )
 

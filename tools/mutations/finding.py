@@ -50,7 +50,8 @@ class Place(NamedTuple):
 
     def broken(self, new: str) -> str:
         """The text with the bug in it."""
-        return self.text[: self.start] + new + self.text[self.end :]
+        # The pattern's own layout at its ends is no part of the place.
+        return self.text[: self.start] + new.strip() + self.text[self.end :]
 
 
 def find(root: Path, mutant: Mutant) -> Place:

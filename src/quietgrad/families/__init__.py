@@ -2,6 +2,8 @@
 
 from .advice import Advice
 from .capabilities import HasDiagonalScale, HasEntropy, HasMoments, HasPathMetric, Invertible, OnHost
+from .conditional import Hierarchical
+from .curved import Curved
 from .family import AbstractFamily, split
 from .fits_quadratic import FitsQuadratic
 from .flow import AbstractFlow
@@ -12,7 +14,9 @@ from .mixture import Components, Mixture
 from .real_nvp import AffineRealNVP, RealNVP
 from .registry import ANY_FAMILY, OTHER_NAMES, REGISTRY, named
 from .structured import AbstractStructured, Arrowhead, Chain
+from .triangular import Triangular
 from .whitened_flow import WhitenedRealNVP
+from .whitened_layers import AutoregressiveFlow, SplineFlow
 from .with_hyperparameters import (
     AbstractWithHyperparameters,
     WithHyperparameters,
@@ -31,20 +35,25 @@ __all__ = [
     "Advice",
     "AffineRealNVP",
     "Arrowhead",
+    "AutoregressiveFlow",
     "Chain",
     "Components",
+    "Curved",
     "FitsQuadratic",
     "FullRank",
     "HasDiagonalScale",
     "HasEntropy",
     "HasMoments",
     "HasPathMetric",
+    "Hierarchical",
     "Invertible",
     "LowRank",
     "MeanField",
     "Mixture",
     "OnHost",
     "RealNVP",
+    "SplineFlow",
+    "Triangular",
     "WhitenedRealNVP",
     "WithHyperparameters",
     "WithHyperparametersAndEntropy",

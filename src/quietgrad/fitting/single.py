@@ -4,7 +4,6 @@ import dataclasses
 import os
 from typing import Any
 
-import equinox as eqx
 import numpy as np
 from jax.sharding import Mesh
 from jaxtyping import Array, Key, PyTree
@@ -18,8 +17,8 @@ from ..methods import AbstractMethod, Sgd
 from ..results import FitResult
 from ..scale.compilation_cache import keep_compiled_once
 from ..scale.sharding import check_mesh, check_processes, gathered, spread
-from ..session import INTERRUPTED, Callback, Ended, Interrupts, Problem, Recorder, book_of
-from ..session.checkpoints import Book
+from ..session import INTERRUPTED, Callback, Ended, Interrupts, Problem, Recorder, checkpoint_of
+from ..session.checkpoints import Checkpoint
 from ..session.clock import Clock
 from ..session.streaming import Feed
 from ..status import Status
@@ -100,7 +99,7 @@ def fit(
             raise ValueError(
                 f"a checkpoint holds one fit, not the {restarts} of restarts={restarts}; leave one out"
             )
-        book = book_of(checkpoint, problem, method, seconds, key=key)
+        stored = checkpoint_of(checkpoint, problem, method, seconds, key=key)
 
         def record(problem: Problem, number: int | None = 0) -> Recorder:
             return Recorder(
@@ -110,13 +109,13 @@ def fit(
                 progress=progress,
                 key=key if number == 0 else numbered(key, number),
                 clock=clock,
-                book=book,
+                checkpoint=stored,
                 interrupts=interrupts,
             )
 
         if restarts == 1:
-            if book.result is not None:
-                result = FitResult(**book.result, target=problem.whole, method=method)
+            if stored.result is not None:
+                result = FitResult(**stored.result, target=problem.whole, method=method)
             else:
                 result = run(problem, method, record(problem))
             if hyperparameters is not None:
@@ -161,7 +160,7 @@ def problem_of(
             # The start of a ladder, without a program.
             family = MeanField.random(target.dim, np.random.default_rng(key_words(key)))
         else:
-            family = eqx.filter_jit(made.init)(target.dim, key=key)
+            family = made.for_target(target, key=key)
     instance(family, AbstractFamily, "family")
     if hyperparameters is not None:
         hyperparameters = checked(hyperparameters, family.dtype)
@@ -203,8 +202,8 @@ def run(problem: Problem, method: AbstractMethod, recorder: Recorder) -> FitResu
         claimed = recorder.held_to_start(*claimed)
         answer = recorder.answer
         terms = recorder.final_terms(answer.q)
-        status, hint = recorder.true_ending(*claimed, terms)
-    if status is Status.INTERRUPTED and isinstance(recorder.book, Book):
+        status, hint = recorder.verified_status(*claimed, terms)
+    if status is Status.INTERRUPTED and isinstance(recorder.checkpoint, Checkpoint):
         hint = RESUMABLE
     alone = problem.given is None
     found = {
@@ -221,7 +220,7 @@ def run(problem: Problem, method: AbstractMethod, recorder: Recorder) -> FitResu
         "estimator": recorder.estimator,
         "estimator_state": answer.estimator_state if alone else gathered(answer.estimator_state),
         "decisions": tuple(recorder.decisions),
-        "words": recorder.words("diagnose"),
+        "words": recorder.seed("diagnose"),
     }
     recorder.close(None if claimed[0] is Status.INTERRUPTED else found)
     return FitResult(**found, target=problem.own, method=method)

@@ -7,6 +7,7 @@ family that holds functions) is stored as the arrays that differ from a template
 
 import dataclasses
 import enum
+import inspect
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
@@ -236,6 +237,8 @@ class Decoder:
                 value = field.default
             elif field.default_factory is not dataclasses.MISSING:
                 value = field.default_factory()
+            elif (value := _argument_default(kind, name)) is not dataclasses.MISSING:
+                pass
             else:
                 raise ValueError(
                     f"{self._what} has no {name!r} for a {kind.__qualname__}, which needs one"
@@ -276,6 +279,12 @@ class Decoder:
         if node["kind"] == "jax":
             return on_device(array)
         return array if node["kind"] == "numpy" else array[()]
+
+
+def _argument_default(kind: Any, name: str) -> Any:
+    """The default of the argument of this name, for a class with a constructor of its own."""
+    given = inspect.signature(kind).parameters.get(name)
+    return dataclasses.MISSING if given is None or given.default is given.empty else given.default
 
 
 def _default(default: Any, value: Any) -> Any:

@@ -213,7 +213,11 @@ MUTANTS = [
     ),
     bug("times", "(min, max)", "(max, min)", "a range of factors is printed backwards", REPORT),
     bug(
-        "duration", "seconds / size", "seconds * size", "durations are multiplied by their unit", REPORT
+        "duration",
+        '(3600.0, "hours"), (60.0, "minutes")',
+        '(60.0, "hours"), (3600.0, "minutes")',
+        "minutes are called hours",
+        REPORT,
     ),
     bug(
         "to_arviz",

@@ -215,8 +215,8 @@ MUTANTS = [
     ),
     bug(
         "Annealed._round",
-        'session.words("anneal rows")',
-        'session.words("anneal draws")',
+        'session.seed("anneal rows")',
+        'session.seed("anneal draws")',
         "rows and draws come from one stream",
         ANNEALED,
     ),

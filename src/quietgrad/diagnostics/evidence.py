@@ -12,9 +12,10 @@ from jaxtyping import Float
 
 from ..evaluation.difference import UNKNOWN, Difference
 from ..evaluation.points import Points
-from ..families import AbstractFamily, HasMoments
+from ..families import AbstractFamily, HasMoments, ScalesFollow
 from ..targets import Target
 from .budget import Budget
+from .carried import CarriedSampler
 from .chains import Chains, Sampler
 from .climbs import climb, far_starts
 from .comparison import Comparison, by_chains, by_weights, unknown
@@ -101,7 +102,7 @@ def gather(
         return found._replace(gradients=points.gradients)
     metric = metric_of(drawn, settings)
     found = found._replace(gain=gain_at(q, drawn, metric), flow=not isinstance(q, HasMoments))
-    run = _run_chains(points, drawn, metric, watched, weighted, rng, settings, budget)
+    run = _run_chains(target, q, points, drawn, metric, watched, weighted, rng, settings, budget)
     if run is not None:
         found = _from_chains(found, points, metric, *run)
     budget.stage("far tails")
@@ -180,6 +181,8 @@ def axes_of(
 
 
 def _run_chains(
+    target: Target,
+    q: AbstractFamily,
     points: Points,
     drawn: Draws,
     metric: Metric,
@@ -205,14 +208,17 @@ def _run_chains(
     ends[~np.isfinite(heights)] = metric.center
     rows = rng.permutation(np.flatnonzero(drawn.finite))[:count]
     count, numbers = len(rows), watched(drawn.z)
-    sampler = Sampler(
-        points,
-        metric,
-        np.concatenate([drawn.z[rows], ends]),
-        rng,
-        settings,
-        watched if watched.selected else None,
-    )
+    if isinstance(q, ScalesFollow) and not watched.selected:
+        sampler = CarriedSampler(target, q, points, drawn.e[rows], ends, rng, settings)
+    else:
+        sampler = Sampler(
+            points,
+            metric,
+            np.concatenate([drawn.z[rows], ends]),
+            rng,
+            settings,
+            watched if watched.selected else None,
+        )
     rounds = settings.leapfrogs
 
     def run(number: int) -> tuple[Chains, Comparison]:

@@ -30,7 +30,7 @@ def two_modes(weight):
 def mixture(weight):
     log_weights = np.log([1 - weight, weight])
     loc = np.array([[-APART, 0.0], [APART, 0.0]])
-    return Mixture.of(Components(log_weights, loc, np.stack([np.eye(2)] * 2)), jnp.float64)
+    return Mixture.of(Components(log_weights, loc, np.stack([np.eye(2)] * 2)), np.dtype(float))
 
 
 @pytest.mark.parametrize("weight", [0.5, 0.2])

@@ -64,6 +64,19 @@ class Evidence(NamedTuple):
         return combine(self.moved, self.weighted, self.settings)
 
     @property
+    def flat(self) -> bool:
+        """Whether importance weights are all but equal: q is the posterior wherever its draws are."""
+        share = self.weights.effective / self.draws.log_q.size
+        return self.weights.usable and share > self.settings.flat_weights
+
+    def covers(self, *modes: Float[np.ndarray, " dim"]) -> bool:
+        """Whether q has draws around each of some places, by the nearest one in its own scales."""
+        z, std = self.draws.z, np.std(self.draws.z, axis=0)
+        distances = np.stack([np.sum(((z - mode) / std) ** 2, axis=1) for mode in modes])
+        nearest = np.bincount(np.argmin(distances, axis=0), minlength=len(modes))
+        return bool(np.min(nearest) >= self.settings.flat_draws)
+
+    @property
     def neck(self) -> int | None:
         """The coordinate in which a flow is narrow though it could have followed.
 

@@ -2,9 +2,9 @@
 
 Coordinates come in `blocks`; those of a block are moved given the ones before it, each by a map of one
 coordinate (`elementwise.py`), v_j = tau(u_j; p_j(u_before)). One block for each coordinate is an inverse
-autoregressive layer (Kingma et al. 2016), which draws in one pass; two blocks are a coupling. Parameters are
+autoregressive layer (Kingma et al. 2016), which draws in one pass; two blocks are a coupling. With
   p_j = c_j + V_j silu(b + sum_i W_i u_i) + (S_j u + R_j (sqrt(1 + u^2) - 1) for log scale and shift),
-sums over the coordinates before the block: a running sum of hidden units (Larochelle & Murray 2011), and
+sums are over the coordinates before the block: a running sum of hidden units (Larochelle & Murray 2011), and
 a term for each pair of coordinates, in which a funnel is one number.
 The Jacobian J is triangular and known in closed form, and the score is s' = J^-T (s - grad log|det J|).
 """
@@ -14,10 +14,9 @@ import math
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import jax.random as jr
 import numpy as np
 from jax.scipy.linalg import solve_triangular
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Float, Int
 
 from .elementwise import AbstractElementwise
 from .flow import AbstractLayer
@@ -36,20 +35,22 @@ class Autoregressive(AbstractLayer):
     blocks: int = eqx.field(static=True)
 
     @classmethod
-    def init(
-        cls, dim: int, elementwise: AbstractElementwise, blocks: int, hidden: int, *, key: Key[Array, ""]
+    def identity(
+        cls,
+        inputs: Float[Array, "dim hidden"],
+        bias: Float[Array, " hidden"],
+        elementwise: AbstractElementwise,
+        blocks: int,
     ) -> "Autoregressive":
-        """The identity, with random hidden units: spread out, so that they bend at different places."""
-        key_inputs, key_bias = jr.split(key)
-        inputs = jr.normal(key_inputs, (dim, hidden))
-        count = elementwise.parameters
+        """Hidden units that nothing listens to."""
+        (dim, hidden), count, dtype = inputs.shape, elementwise.parameters, inputs.dtype
         return cls(
             inputs,
-            jr.normal(key_bias, (hidden,)),
-            jnp.zeros((dim, count, hidden)),
-            jnp.zeros((dim, count)),
-            jnp.zeros((2, dim, dim)),
-            jnp.zeros((2, dim, dim)),
+            bias,
+            jnp.zeros((dim, count, hidden), dtype),
+            jnp.zeros((dim, count), dtype),
+            jnp.zeros((2, dim, dim), dtype),
+            jnp.zeros((2, dim, dim), dtype),
             elementwise,
             blocks,
         )
@@ -85,7 +86,9 @@ class Autoregressive(AbstractLayer):
         block = self._block(v.size)
 
         def next_block(number: Int[Array, ""], u: Float[Array, " dim"]) -> Float[Array, " dim"]:
-            found = jax.vmap(still.elementwise.inverse)(jax.lax.stop_gradient(v), still._parameters(u)[0])
+            found = jax.vmap(still.elementwise.inverse)(
+                jax.lax.stop_gradient(v), still._parameters(u)[0]
+            )
             # The others are not known yet, and may be anything.
             return jnp.where(block == number, found, u)
 
@@ -96,20 +99,6 @@ class Autoregressive(AbstractLayer):
         jacobian = still._jacobian(u, preactivation, image_by_p) + jnp.diag(jnp.exp(log_slope))
         gap = self.forward(u)[0][::-1] - v
         return u - solve_triangular(jax.lax.stop_gradient(jacobian), gap, lower=True)
-
-    def identity(self) -> "Autoregressive":
-        """The same hidden units, unheard."""
-        zero = jnp.zeros_like
-        return Autoregressive(
-            self.inputs,
-            self.bias,
-            zero(self.outputs),
-            zero(self.constants),
-            zero(self.slopes),
-            zero(self.bends),
-            self.elementwise,
-            self.blocks,
-        )
 
     def _shares(self) -> Float[Array, "dim parameters hidden"]:
         """V: the sum of many hidden units is of the size of one."""
@@ -162,17 +151,22 @@ class Stack(AbstractLayer):
     long for many as for one.
     """
 
-    layers: AbstractLayer
+    layers: Autoregressive
+
+    @property
+    def depth(self) -> int:
+        """How many layers there are."""
+        return self.layers.bias.shape[0]
 
     def forward(self, u: Float[Array, " dim"]) -> tuple[Float[Array, " dim"], Float[Array, ""]]:
         """Through all layers."""
         arrays, static = eqx.partition(self.layers, eqx.is_array)
 
-        def each(u: Array, arrays: AbstractLayer) -> tuple[Array, Array]:
+        def each(u: Array, arrays: Autoregressive) -> tuple[Array, Array]:
             return eqx.combine(arrays, static).forward(u)
 
         u, log_dets = jax.lax.scan(each, u, arrays)
-        return u, jnp.sum(log_dets)
+        return self._in_order(u), jnp.sum(log_dets)
 
     def forward_with_score(
         self, u: Float[Array, " dim"], score: Float[Array, " dim"]
@@ -180,18 +174,24 @@ class Stack(AbstractLayer):
         """Through all layers."""
         arrays, static = eqx.partition(self.layers, eqx.is_array)
 
-        def each(carry: tuple[Array, Array], arrays: AbstractLayer) -> tuple[tuple[Array, Array], Array]:
+        def each(
+            carry: tuple[Array, Array], arrays: Autoregressive
+        ) -> tuple[tuple[Array, Array], Array]:
             u, log_det, score = eqx.combine(arrays, static).forward_with_score(*carry)
             return (u, score), log_det
 
         (u, score), log_dets = jax.lax.scan(each, (u, score), arrays)
-        return u, jnp.sum(log_dets), score
+        return self._in_order(u), jnp.sum(log_dets), self._in_order(score)
 
     def inverse(self, v: Float[Array, " dim"]) -> Float[Array, " dim"]:
         """Through all layers, last to first."""
         arrays, static = eqx.partition(self.layers, eqx.is_array)
 
-        def each(v: Array, arrays: AbstractLayer) -> tuple[Array, None]:
+        def each(v: Array, arrays: Autoregressive) -> tuple[Array, None]:
             return eqx.combine(arrays, static).inverse(v), None
 
-        return jax.lax.scan(each, v, arrays, reverse=True)[0]
+        return jax.lax.scan(each, self._in_order(v), arrays, reverse=True)[0]
+
+    def _in_order(self, u: Float[Array, " dim"]) -> Float[Array, " dim"]:
+        """Undo the last reversal of an odd number of them."""
+        return u[::-1] if self.depth % 2 else u

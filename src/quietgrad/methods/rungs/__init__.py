@@ -11,8 +11,8 @@ from .rung import AbstractRung
 # The cheapest first.
 RUNGS: tuple[AbstractRung, ...] = (
     FullRankRung(),
-    CurvedRung(),
     MixtureRung(),
+    CurvedRung(),
     FlowRung(),
     LowRankRung(),
 )

@@ -22,29 +22,29 @@ if TYPE_CHECKING:
 
 
 class MixtureRung(AbstractRung):
-    """Components at the modes that climbs find, and at parts of weighted draws; then Newton steps of all.
+    """Components at the modes that climbs find, or at parts of weighted draws; then Newton steps of all.
 
     `climbs` climbs of `trials` trial steps begin far away; the `most` best of their modes become
-    components. Without several modes, `counts` components in turn are fitted to `draws` weighted draws of
-    the answer so far, as long as each count clearly gains `faint` times the gain: components are cheap,
-    and a mixture that is the posterior is found to all digits. Runs take at most `steps` Newton steps.
-    In more than `most_dim` coordinates weighted draws say little, and only modes are a reason to try.
+    components. In up to `most_dim` coordinates `counts` components in turn are fitted to `draws` weighted
+    draws of the answer so far, as long as each count clearly gains `faint` times the gain: a mixture that
+    is the posterior is found to all digits. In more coordinates weighted draws say little, and only modes
+    are a reason to try. Runs take at most `steps` Newton steps.
     Components without which the ELBO does not clearly fall by `faint` times the gain are removed.
     """
 
     title: ClassVar[str] = "a mixture of Gaussians"
     compiles: ClassVar[bool] = False
-    family: ClassVar[type[AbstractFamily] | None] = Mixture
+    families: ClassVar[tuple[type[AbstractFamily], ...]] = (Mixture,)
 
     newton: MixtureNewton = MixtureNewton()
     climbs: int = 32
     trials: int = 40
     most: int = 24
     draws: int = 1024
-    counts: tuple[int, ...] = (2, 4, 8, 16)
+    counts: tuple[int, ...] = (2, 4, 8)
     steps: int = 40
     faint: float = 0.004
-    most_dim: int = 10
+    most_dim: int = 4
 
     def refuses(self, fit: "Fit") -> str | None:
         """Newton steps need Hessians on all rows."""
@@ -64,7 +64,7 @@ class MixtureRung(AbstractRung):
         return bool(evidence.modes) or (evidence.q.dim <= self.most_dim and not bent)
 
     def solve(self, fit: "Fit", below: Candidate) -> Ending | None:
-        """The best mixture found; None if no component has a finite ELBO."""
+        """The best mixture found; None if there is none that gains."""
         session, faint = fit.session, self.faint * fit.gain
         drawn = self._drawn(fit, below.q, 0)
         with session.clock.phase(OPTIMISE):
@@ -82,7 +82,7 @@ class MixtureRung(AbstractRung):
         if modes is not None and len(modes.loc) > 1:
             best = self._run(fit, modes, faint, f"{len(modes.loc)} modes")
         if below.q.dim <= self.most_dim:
-            best = self._grown(fit, drawn, best, faint)
+            best = self._grown(fit, below, drawn, best, faint)
         if best is None:
             return None
         answer = self._pruned(fit, best.best, faint)
@@ -92,7 +92,9 @@ class MixtureRung(AbstractRung):
             return Status.CONVERGED, f"Newton steps of {answer.q.count} components gain too little"
         return Status.BUDGET, f"Newton steps were still gaining after {self.steps} of them"
 
-    def _grown(self, fit: "Fit", drawn: Draws, best: Run | None, faint: float) -> Run | None:
+    def _grown(
+        self, fit: "Fit", below: Candidate, drawn: Draws, best: Run | None, faint: float
+    ) -> Run | None:
         """More and more components as parts of weighted draws, while they gain."""
         for number, count in enumerate(self.counts):
             if best is not None:
@@ -107,10 +109,9 @@ class MixtureRung(AbstractRung):
             run = self._run(fit, parts, faint, f"{count} parts")
             if run is None:
                 continue
-            if best is not None:
-                gained = paired_difference(run.best.terms, best.best.terms)
-                if not gained.clearly_above(faint):
-                    break
+            incumbent = below if best is None else best.best
+            if not paired_difference(run.best.terms, incumbent.terms).clearly_above(faint):
+                break
             best = run
         return best
 

@@ -6,7 +6,7 @@ compares nothing: what it records is compared with the answer below by the ladde
 """
 
 import abc
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import equinox as eqx
 
@@ -25,8 +25,8 @@ class AbstractRung(eqx.Module):
 
     # What `explain` calls it: a noun with its article.
     title: ClassVar[str] = "a richer family"
-    # The family that this rung solves for, where a user asks for it by name: a Gaussian comes first then.
-    family: ClassVar[type[AbstractFamily] | None] = None
+    # Families that this rung solves for where a user asks for one by name: a Gaussian comes first then.
+    families: ClassVar[tuple[type[AbstractFamily], ...]] = ()
     # Whether it needs programs of its own. One that does is not tried where weighted draws of the
     # present answer would be trusted: the user waits for XLA, not for arithmetic.
     compiles: ClassVar[bool] = True
@@ -56,6 +56,6 @@ class AbstractRung(eqx.Module):
         return None
 
 
-def member(kind: type[AbstractFamily], dim: int, session: Recorder) -> AbstractFamily:
+def member(kind: type[AbstractFamily], dim: int, session: Recorder, **settings: Any) -> AbstractFamily:
     """A member of a family as its `init` makes it, by one program."""
-    return eqx.filter_jit(kind.init)(dim, key=key_of(session.words(kind.__name__)))
+    return eqx.filter_jit(kind.init)(dim, key=key_of(session.words(kind.__name__)), **settings)

@@ -4,12 +4,13 @@ Coordinates come in `blocks`; those of a block are moved given the ones before i
 coordinate (`elementwise.py`), v_j = tau(u_j; p_j(u_before)). One block for each coordinate is an inverse
 autoregressive layer (Kingma et al. 2016), which draws in one pass; two blocks are a coupling. With
   p_j = c_j + V_j silu(b + sum_i W_i u_i) + (S_j u + R_j (sqrt(1 + u^2) - 1) for log scale and shift),
-sums are over the coordinates before the block: a running sum of hidden units (Larochelle & Murray 2011), and
-a term for each pair of coordinates, in which a funnel is one number.
+sums are over the coordinates before the block: hidden units are running sums (Larochelle & Murray
+2011), and there is a term for each pair of coordinates, in which a funnel is one number.
 The Jacobian J is triangular and known in closed form, and the score is s' = J^-T (s - grad log|det J|).
 """
 
 import math
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -114,7 +115,7 @@ class Autoregressive(AbstractLayer):
         block = self._block(dim)
         return np.searchsorted(block, block)
 
-    def _mask(self, dim: int, dtype: np.dtype) -> np.ndarray:
+    def _mask(self, dim: int, dtype: Any) -> np.ndarray:
         return (np.arange(dim)[None, :] < self._before(dim)[:, None]).astype(dtype)
 
     def _parameters(
@@ -141,7 +142,7 @@ class Autoregressive(AbstractLayer):
         by_hidden = jnp.einsum("jp,jph->jh", image_by_p, self._shares()) * active
         by_pairs = self.slopes + self.bends * (u / jnp.sqrt(1 + u**2))[None, None]
         whole = by_hidden @ self.inputs.T + jnp.einsum("jp,pji->ji", image_by_p[:, :2], by_pairs)
-        return self._mask(u.size, u.dtype) * whole
+        return whole * self._mask(u.size, u.dtype)
 
 
 class Stack(AbstractLayer):

@@ -65,7 +65,7 @@ class AutoregressiveFlow(AbstractFlow):
 
     @property
     def advice(self) -> Advice:
-        """Many draws, as Agrawal & Domke (2024) found for flows: a step costs little beside compiling it."""
+        """Many draws, as Agrawal & Domke (2024) found for flows: steps are cheap."""
         return ADVICE
 
     def _start_from(self, other: AbstractFamily, *, key: Key[Array, ""]) -> "AutoregressiveFlow":
@@ -105,7 +105,7 @@ class SplineFlow(AbstractFlow):
 
     @property
     def advice(self) -> Advice:
-        """Many draws, as Agrawal & Domke (2024) found for flows: a step costs little beside compiling it."""
+        """Many draws, as Agrawal & Domke (2024) found for flows: steps are cheap."""
         return ADVICE
 
     def _start_from(self, other: AbstractFamily, *, key: Key[Array, ""]) -> "SplineFlow":
@@ -148,7 +148,7 @@ def _around(
 
 
 def deeper(flow: AbstractFlow, more: AbstractFlow) -> AbstractFlow:
-    """The flow with the layers of another, which moves nothing yet, before its own; without a program."""
+    """The flow with the layers of another, which moves nothing yet, before its own."""
     first, own = more.layers[0], flow.layers[0]
     assert isinstance(first, Stack)
     assert isinstance(own, Stack)

@@ -39,8 +39,8 @@ class MixtureNewton(AbstractSolver):
 
     Hessians are taken at `hessian_products` / dim draws of each component, between `least_draws` and
     `most_draws`. The first `full_steps` have length 1, later ones 2/t, which averages the noise of draws
-    away; where half the variance of f - log q is below `exact` nats there is nothing left to find. A step
-    that clearly loses is taken again at `shorten` times its length. Components whose weight falls below
+    away; where half the variance of f - log q is below `exact` nats nothing is left to find. A step that
+    clearly loses is taken again at `shorten` times its length. Components whose weight falls below
     `least_weight` are removed: at a weight of 1e-4 one is worth less than that in nats.
     """
 
@@ -151,7 +151,7 @@ def log_density_of(
             turned = scipy.linalg.solve_triangular(root, basis, lower=True)
             precisions.append(turned.T @ turned)
     joint, s = np.stack(log_joint, axis=1), np.stack(scores, axis=1)
-    log_q = scipy.special.logsumexp(joint, axis=1)
+    log_q = np.asarray(scipy.special.logsumexp(joint, axis=1))
     r = np.exp(joint - log_q[:, None])
     log_q = log_q - 0.5 * dim * np.log(2 * np.pi)
     score = np.einsum("nk,nki->ni", r, s)

@@ -25,8 +25,8 @@ class FlowRung(AbstractRung):
 
     Compiling takes as long as some ten thousand steps in few dimensions, so that rounds of `anneal` are
     long, and go on until one clearly gains less than `fine` times the gain. If the flow is then further
-    than `close` times the gain from the posterior, by its own draws, `deeper` layers are added: more only
-    if fresh draws say so, because they are another program.
+    than `close` times the gain from the posterior, by its own draws, `deeper` layers are added. They are
+    another program, so that they must be needed.
 
     Up to `most_dim` coordinates: beyond, its networks take long to learn anything. Not where fewer
     seconds are left than `compilation` times what compiling took so far: the programs of a flow, its

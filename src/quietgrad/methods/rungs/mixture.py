@@ -25,10 +25,10 @@ class MixtureRung(AbstractRung):
     """Components at the modes that climbs find, or at parts of weighted draws; then Newton steps of all.
 
     `climbs` climbs of `trials` trial steps begin far away; the `most` best of their modes become
-    components. In up to `most_dim` coordinates `counts` components in turn are fitted to `draws` weighted
-    draws of the answer so far, as long as each count clearly gains `faint` times the gain: a mixture that
-    is the posterior is found to all digits. In more coordinates weighted draws say little, and only modes
-    are a reason to try. Runs take at most `steps` Newton steps.
+    components. In up to `most_dim` coordinates `counts` components in turn are fitted to `draws`
+    weighted draws of the answer so far, as long as each count clearly gains `faint` times the gain: a
+    mixture that is the posterior is found to all digits. In more coordinates weighted draws say little,
+    and only modes are a reason to try. Runs take at most `steps` Newton steps.
     Components without which the ELBO does not clearly fall by `faint` times the gain are removed.
     """
 
@@ -87,9 +87,10 @@ class MixtureRung(AbstractRung):
             return None
         answer = self._pruned(fit, best.best, faint)
         session.choose(answer)
-        session.note("mixture", components=answer.q.count, elbo=answer.terms.elbo)
+        count = _count(answer)
+        session.note("mixture", components=count, elbo=answer.terms.elbo)
         if best.stationary:
-            return Status.CONVERGED, f"Newton steps of {answer.q.count} components gain too little"
+            return Status.CONVERGED, f"Newton steps of {count} components gain too little"
         return Status.BUDGET, f"Newton steps were still gaining after {self.steps} of them"
 
     def _grown(
@@ -100,7 +101,7 @@ class MixtureRung(AbstractRung):
             if best is not None:
                 if best.best.terms.gap < faint:
                     break
-                if count <= best.best.q.count:
+                if count <= _count(best.best):
                     continue
                 drawn = self._drawn(fit, best.best.q, number + 1)
             rng = fit.session.rng("mixture parts", number)
@@ -128,8 +129,8 @@ class MixtureRung(AbstractRung):
 
     def _pruned(self, fit: "Fit", answer: Candidate, faint: float) -> Candidate:
         """The mixture without components that it does not need, by the evaluator's draws."""
-        assert isinstance(answer.q, Mixture)
-        for _ in range(answer.q.count - 1):
+        for _ in range(_count(answer) - 1):
+            assert isinstance(answer.q, Mixture)
             now = answer.q.host_components()
             least = int(np.argmin(now.log_weights))
             others = Components(*(np.delete(part, least, axis=0) for part in now))
@@ -144,3 +145,8 @@ class MixtureRung(AbstractRung):
         session = fit.session
         with session.clock.phase(OPTIMISE):
             return draw(q, session.points, session.rng("mixture draws", number), self.draws)
+
+
+def _count(answer: Candidate) -> int:
+    assert isinstance(answer.q, Mixture)
+    return answer.q.count

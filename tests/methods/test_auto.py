@@ -8,7 +8,7 @@ import optax
 import pytest
 
 import quietgrad as qg
-from quietgrad.evaluation.judging import Judge
+from quietgrad.evaluation.elbo_terms import ElboEvaluator
 from quietgrad.families import WhitenedRealNVP
 from quietgrad.solvers import Annealed
 
@@ -32,7 +32,7 @@ def fitted(target):
 
 def height(target, q):
     """The ELBO at draws that nobody has seen, and its error."""
-    terms = Judge(target, pairs=4000, seed=jr.key_data(jr.key(77))).terms(q)
+    terms = ElboEvaluator(target, pairs=4000, seed=jr.key_data(jr.key(77))).terms(q)
     return terms.elbo, terms.error
 
 

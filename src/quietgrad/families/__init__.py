@@ -1,7 +1,16 @@
 """Variational families q(z; lambda): a transport of base draws, and what is known of it."""
 
 from .advice import Advice
-from .capabilities import HasDiagonalScale, HasEntropy, HasMoments, HasPathMetric, Invertible, OnHost
+from .capabilities import (
+    EstimatesDensity,
+    HasDiagonalScale,
+    HasEntropy,
+    HasMoments,
+    HasPathMetric,
+    Invertible,
+    OnHost,
+)
+from .conditional import Hierarchical
 from .curved import Curved
 from .family import AbstractFamily, split
 from .fits_quadratic import FitsQuadratic
@@ -12,7 +21,9 @@ from .mean_field import MeanField
 from .mixture import Components, Mixture
 from .real_nvp import AffineRealNVP, RealNVP
 from .registry import ANY_FAMILY, OTHER_NAMES, REGISTRY, named
+from .semi_implicit import ParticleMixture, SemiImplicit
 from .structured import AbstractStructured, Arrowhead, Chain
+from .triangular import Triangular
 from .whitened_flow import WhitenedRealNVP
 from .whitened_layers import AutoregressiveFlow, SplineFlow
 from .with_hyperparameters import (
@@ -37,19 +48,24 @@ __all__ = [
     "Chain",
     "Components",
     "Curved",
+    "EstimatesDensity",
     "FitsQuadratic",
     "FullRank",
     "HasDiagonalScale",
     "HasEntropy",
     "HasMoments",
     "HasPathMetric",
+    "Hierarchical",
     "Invertible",
     "LowRank",
     "MeanField",
     "Mixture",
     "OnHost",
+    "ParticleMixture",
     "RealNVP",
     "SplineFlow",
+    "Triangular",
+    "SemiImplicit",
     "WhitenedRealNVP",
     "WithHyperparameters",
     "WithHyperparametersAndEntropy",

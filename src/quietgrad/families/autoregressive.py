@@ -64,20 +64,37 @@ class Autoregressive(AbstractLayer):
     def forward_with_score(
         self, u: Float[Array, " dim"], score: Float[Array, " dim"]
     ) -> tuple[Float[Array, " dim"], Float[Array, ""], Float[Array, " dim"]]:
-        """A triangular solve with the transposed Jacobian."""
-        (p, preactivation), pull_back = jax.vjp(self._parameters, u)
+        """J's s' = s - grad log|det J|: what a coordinate's score owes to later ones is put in until
+        nothing changes, at most as often as there are blocks."""
+        image, log_det = self.forward(u)
+        # Nobody differentiates a score: sticking the landing drops what it would add.
+        still, u, score = jax.lax.stop_gradient((self, u, score))
+        (p, _), pull_back = jax.vjp(still._parameters, u)
 
-        def both(u: Float[Array, ""], p: Float[Array, " parameters"]) -> tuple[Array, Array]:
-            return self.elementwise.forward(u, p)
+        def gradients(u: Float[Array, ""], p: Float[Array, " parameters"]) -> tuple[Array, ...]:
+            (_, log_slope), pull = jax.vjp(self.elementwise.forward, u, p)
+            zero, one = jnp.zeros_like(u), jnp.ones_like(u)
+            return log_slope, *pull((zero, one)), pull((one, zero))[1]
 
-        v, log_slope = jax.vmap(both)(u, p)
-        slope_by_u, slope_by_p = jax.vmap(jax.grad(lambda u, p: both(u, p)[1], (0, 1)))(u, p)
-        image_by_p = jax.vmap(jax.grad(lambda u, p: both(u, p)[0], 1))(u, p)
-        (through,) = pull_back((slope_by_p, jnp.zeros_like(preactivation)))
-        jacobian = self._jacobian(u, preactivation, image_by_p) + jnp.diag(jnp.exp(log_slope))
-        right = score - slope_by_u - through
-        pushed = solve_triangular(jacobian, right, lower=True, trans="T")
-        return v[::-1], jnp.sum(log_slope), pushed[::-1]
+        log_slope, slope_by_u, slope_by_p, image_by_p = jax.vmap(gradients)(u, p)
+
+        def through(by_p: Float[Array, "dim parameters"]) -> Float[Array, " dim"]:
+            return pull_back((by_p, jnp.zeros((u.size, self.bias.size), u.dtype)))[0]
+
+        right, slope = score - slope_by_u - through(slope_by_p), jnp.exp(log_slope)
+
+        def unfinished(carry: tuple[Array, Array, Array]) -> Array:
+            pushed, before, number = carry
+            return (number < self.blocks) & jnp.any(pushed != before)
+
+        def again(carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+            pushed, _, number = carry
+            return (right - through(image_by_p * pushed[:, None])) / slope, pushed, number + 1
+
+        first = right / slope
+        start = first, jnp.full_like(first, jnp.inf), jnp.ones((), jnp.int32)
+        pushed, *_ = jax.lax.while_loop(unfinished, again, start)
+        return image, log_det, pushed[::-1]
 
     def inverse(self, v: Float[Array, " dim"]) -> Float[Array, " dim"]:
         """Block by block; a last Newton step carries the derivatives."""
@@ -122,14 +139,13 @@ class Autoregressive(AbstractLayer):
         self, u: Float[Array, " dim"]
     ) -> tuple[Float[Array, "dim parameters"], Float[Array, "dim hidden"]]:
         """Of every coordinate's map, and the sums that enter its hidden units."""
-        dim = u.size
-        sums = jnp.cumsum(u[:, None] * self.inputs, axis=0)
-        sums = jnp.concatenate([jnp.zeros((1, self.bias.size), u.dtype), sums])
-        preactivation = self.bias[None] + sums[self._before(dim)]
+        # A product with the mask: running sums, gathers and scatters are slow on processors.
+        mask = self._mask(u.size, u.dtype)
+        preactivation = self.bias[None] + mask @ (u[:, None] * self.inputs)
         p = self.constants + jnp.einsum("jph,jh->jp", self._shares(), jax.nn.silu(preactivation))
-        mask = self._mask(dim, u.dtype)[None]
-        pairs = (mask * self.slopes) @ u + (mask * self.bends) @ (jnp.sqrt(1 + u**2) - 1)
-        return p.at[:, :2].add(pairs.T), preactivation
+        bent = jnp.sqrt(1 + u**2) - 1
+        pairs = (mask[None] * self.slopes) @ u + (mask[None] * self.bends) @ bent
+        return p + jnp.pad(pairs.T, ((0, 0), (0, p.shape[1] - 2))), preactivation
 
     def _jacobian(
         self,

@@ -7,7 +7,7 @@ Every method takes one draw or one point; callers use `jax.vmap`.
 import abc
 import math
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import equinox as eqx
 import jax
@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Key, PyTree
 
 from .._util.checks import whole
+from ..targets import Target
 from .advice import Advice
 from .bases import AbstractBase
 
@@ -33,6 +34,12 @@ class AbstractFamily(eqx.Module):
     @abc.abstractmethod
     def init(cls, dim: int, *, key: Key[Array, ""]) -> "AbstractFamily":
         """A random start, as in the paper's experiments."""
+
+    @classmethod
+    def for_target(cls, target: Target, *, key: Key[Array, ""]) -> "AbstractFamily":
+        """The start of a family that was asked for by name: `init`, by one program."""
+        assert target.dim is not None
+        return eqx.filter_jit(cls.init)(target.dim, key=key)
 
     @property
     @abc.abstractmethod
@@ -121,7 +128,10 @@ class AbstractFamily(eqx.Module):
         return jax.vmap(self.transport)(self.base.sample(shape, self.dtype, key=key))
 
 
-def split(q: AbstractFamily) -> tuple[PyTree, Callable[[PyTree], AbstractFamily]]:
+F = TypeVar("F", bound=AbstractFamily)
+
+
+def split(q: F) -> tuple[PyTree, Callable[[PyTree], F]]:
     """The trained arrays of `q`, and the function that puts them back."""
     params, static = eqx.partition(q, eqx.is_inexact_array)
     return params, lambda params: eqx.combine(params, static)

@@ -3,6 +3,7 @@
 from typing import Any
 
 from .._util.checks import unknown
+from .conditional import Hierarchical
 from .family import AbstractFamily
 from .flow import AbstractFlow
 from .full_rank import FullRank
@@ -10,6 +11,8 @@ from .low_rank import LowRank
 from .mean_field import MeanField
 from .mixture import Mixture
 from .real_nvp import AffineRealNVP, RealNVP
+from .semi_implicit import SemiImplicit
+from .structured import Arrowhead, Chain
 from .whitened_flow import WhitenedRealNVP
 from .whitened_layers import AutoregressiveFlow, SplineFlow
 
@@ -17,12 +20,16 @@ REGISTRY: dict[str, type[AbstractFamily]] = {
     "mean-field": MeanField,
     "low-rank": LowRank,
     "full-rank": FullRank,
+    "arrowhead": Arrowhead,
+    "chain": Chain,
+    "hierarchical": Hierarchical,
     "mixture": Mixture,
     "real-nvp": RealNVP,
     "real-nvp-affine": AffineRealNVP,
     "real-nvp-whitened": WhitenedRealNVP,
     "autoregressive-flow": AutoregressiveFlow,
     "spline-flow": SplineFlow,
+    "semi-implicit": SemiImplicit,
 }
 # The name that stands for a family of the method's choice.
 ANY_FAMILY = "auto"
@@ -47,6 +54,7 @@ ADVICE = {
         "flow flows normalizingflow normalizingflows normalisingflow normalisingflows nvp iaf maf "
         "spline splineflow coupling couplingflow autoregressiveflow autoiafnormal autobnafnormal"
     ),
+    "Did you mean 'semi-implicit'?": "implicit sivi uivi ksivi hierarchicalvi",
     "quietgrad approximates a posterior and runs no Markov chains; examples/vi_then_nuts.py starts NUTS "
     "from a fit.": "nuts hmc mcmc gibbs metropolis",
 }

@@ -4,13 +4,13 @@ import dataclasses
 import os
 from typing import Any
 
-import equinox as eqx
 import numpy as np
 from jax.sharding import Mesh
 from jaxtyping import Array, Key, PyTree
 
 from .._numerics.blas import one_blas_thread
 from .._util.checks import check_key, instance, lookup, part, whole
+from .._util.extras import adapter
 from .._util.random import key_words
 from ..families import ANY_FAMILY, AbstractFamily, AbstractWithHyperparameters, MeanField, beside, named
 from ..methods import REGISTRY as METHODS
@@ -18,8 +18,8 @@ from ..methods import AbstractMethod, Sgd
 from ..results import FitResult
 from ..scale.compilation_cache import keep_compiled_once
 from ..scale.sharding import check_mesh, check_processes, gathered, spread
-from ..session import INTERRUPTED, Callback, Ended, Interrupts, Problem, Recorder, book_of
-from ..session.checkpoints import Book
+from ..session import INTERRUPTED, Callback, Ended, Interrupts, Problem, Recorder, checkpoint_of
+from ..session.checkpoints import Checkpoint
 from ..session.clock import Clock
 from ..session.streaming import Feed
 from ..status import Status
@@ -43,6 +43,7 @@ def fit(
     progress: bool | None = None,
     callback: Callback | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
+    refine: bool | float | int = False,
     key: Key[Array, ""],
 ) -> FitResult:
     """Fit a variational family to a target by maximising the ELBO.
@@ -67,7 +68,28 @@ def fit(
     after an interruption of any kind, and ends where it would have ended without one, bit for bit. Once
     the fit is done, the same call returns its result. What depends on the clock can differ:
     `by_clock=False` of a method rules that out.
+
+    With `refine=True`, or a number of seconds, NUTS chains follow in the coordinates of the fit
+    (`result.refine`). `result.refined` has their draws and how good they are, and `result.sample`,
+    `result.summary` and `result.to_arviz` are of these draws.
     """
+    if refine is not False:
+        _check_refine(refine)
+        result = fit(
+            target,
+            family,
+            method=method,
+            batch_size=batch_size,
+            hyperparameters=hyperparameters,
+            seconds=seconds,
+            restarts=restarts,
+            mesh=mesh,
+            progress=progress,
+            callback=callback,
+            checkpoint=checkpoint,
+            key=key,
+        )
+        return _refined(result, refine, progress=progress)
     clock, interrupts = Clock(), Interrupts()
     with interrupts.catching(), clock.running():
         keep_compiled_once()
@@ -100,7 +122,7 @@ def fit(
             raise ValueError(
                 f"a checkpoint holds one fit, not the {restarts} of restarts={restarts}; leave one out"
             )
-        book = book_of(checkpoint, problem, method, seconds, key=key)
+        stored = checkpoint_of(checkpoint, problem, method, seconds, key=key)
 
         def record(problem: Problem, number: int | None = 0) -> Recorder:
             return Recorder(
@@ -110,13 +132,13 @@ def fit(
                 progress=progress,
                 key=key if number == 0 else numbered(key, number),
                 clock=clock,
-                book=book,
+                checkpoint=stored,
                 interrupts=interrupts,
             )
 
         if restarts == 1:
-            if book.result is not None:
-                result = FitResult(**book.result, target=problem.whole, method=method)
+            if stored.result is not None:
+                result = FitResult(**stored.result, target=problem.whole, method=method)
             else:
                 result = run(problem, method, record(problem))
             return result if hyperparameters is None else _given_hyperparameters(target, result)
@@ -127,6 +149,22 @@ def fit(
             )
         problems = other_starts(problem, restarts, key)
         return fit_restarts(problems, method, record, run)
+
+
+def _check_refine(refine: float | int) -> None:
+    """Before the fit: whether chains can follow it."""
+    if refine is not True and not refine > 0:
+        raise ValueError(f"refine must be True, False or a positive number of seconds; got {refine!r}")
+    adapter("nuts").engine()
+
+
+def _refined(result: FitResult, refine: float | int, *, progress: bool | None) -> FitResult:
+    """The result with draws of chains that follow it, unless there is nothing to follow."""
+    if result.status in (Status.INTERRUPTED, Status.NON_FINITE):
+        return result
+    if refine is True:
+        return dataclasses.replace(result, refined=result.refine(progress=progress))
+    return dataclasses.replace(result, refined=result.refine(refine, progress=progress))
 
 
 def problem_of(
@@ -158,7 +196,7 @@ def problem_of(
             # The start of a ladder, without a program.
             family = MeanField.random(target.dim, np.random.default_rng(key_words(key)))
         else:
-            family = eqx.filter_jit(made.init)(target.dim, key=key)
+            family = made.for_target(target, key=key)
     instance(family, AbstractFamily, "family")
     if hyperparameters is not None:
         hyperparameters = checked(hyperparameters, family.dtype)
@@ -200,8 +238,8 @@ def run(problem: Problem, method: AbstractMethod, recorder: Recorder) -> FitResu
         claimed = recorder.held_to_start(*claimed)
         answer = recorder.answer
         terms = recorder.final_terms(answer.q)
-        status, hint = recorder.true_ending(*claimed, terms)
-    if status is Status.INTERRUPTED and isinstance(recorder.book, Book):
+        status, hint = recorder.verified_status(*claimed, terms)
+    if status is Status.INTERRUPTED and isinstance(recorder.checkpoint, Checkpoint):
         hint = RESUMABLE
     alone = problem.given is None
     found = {
@@ -218,7 +256,7 @@ def run(problem: Problem, method: AbstractMethod, recorder: Recorder) -> FitResu
         "estimator": recorder.estimator,
         "estimator_state": answer.estimator_state if alone else gathered(answer.estimator_state),
         "decisions": tuple(recorder.decisions),
-        "words": recorder.words("diagnose"),
+        "words": recorder.seed("diagnose"),
     }
     recorder.close(None if claimed[0] is Status.INTERRUPTED else found)
     return FitResult(**found, target=problem.own, method=method)

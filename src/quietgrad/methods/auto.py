@@ -7,6 +7,7 @@ is expected to gain less than `gain` nats.
 """
 
 import dataclasses
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -17,7 +18,7 @@ from .._util.checks import whole
 from ..diagnostics.expected_gain import expected_gain
 from ..estimators import AbstractEstimator, resolve
 from ..evaluation.difference import Difference
-from ..evaluation.judging import paired_difference
+from ..evaluation.elbo_terms import paired_difference
 from ..evaluation.points import Points
 from ..families import AbstractFamily, FitsQuadratic, FullRank, MeanField
 from ..session import Candidate
@@ -25,11 +26,12 @@ from ..session.clock import EVALUATE, OPTIMISE
 from ..solvers import EXHAUSTED, LOST, STATIONARY, Annealed, FixedDraws, Run, Stop, drive
 from ..solvers.finite_start import finite_start, narrower
 from ..status import Status
+from ..structure import Structure, structure_of
 from ..targets import Target
 from .gaussian import Curvature
 from .given_start import given_start, mean_field_at, stationary_start
 from .ladder import rungs_of, up
-from .method import AbstractMethod, Ending, Problem, Recorder, Scouted, started_from
+from .method import UNSETTLED, AbstractMethod, Ending, Piloted, Problem, Recorder, started_from
 from .pilot import pilot_modes, pilot_searches
 from .rungs import RUNGS, AbstractRung
 
@@ -101,6 +103,8 @@ class Auto(AbstractMethod):
     def _run(self, problem: Problem, session: Recorder) -> Ending:
         fit = Fit(self, problem, session)
         session.use_points(self._points(problem, session))
+        if not problem.any_family and (ending := fit.by_rung()) is not None:
+            return ending
         steps_only = fit.given is not None and not self.fixed_draws and type(problem.q) is not MeanField
         if steps_only or not problem.q.contains(fit.first):
             return fit.finish(fit.start, far=True)
@@ -119,7 +123,7 @@ class Auto(AbstractMethod):
         ending = own.solve(fit, below)
         return fit.within(problem.q, below) if ending is None else ending
 
-    def pilot(self, problems: Sequence[Problem], session: Recorder) -> list[Scouted] | None:
+    def pilot(self, problems: Sequence[Problem], session: Recorder) -> list[Piloted] | None:
         """Modes, or searches at few draws; unknown for families that begin at a start of their own."""
         problem, given = problems[0], None
         if problem.start_given:
@@ -165,8 +169,25 @@ class Fit:
         self.first = _first(problem, session, self.given)
         self.estimator = None if isinstance(auto.estimator, str) else auto.estimator
 
-    def within(self, q: AbstractFamily, below: Candidate | None) -> Ending:
-        """The best member of q's family, from the mode and from the solution of a simpler family."""
+    @functools.cached_property
+    def structure(self) -> Structure | None:
+        """Globals and blocks of locals of the target, found once; None if it has none that would pay."""
+        found = structure_of(self.problem.target, self.problem.q.dim)
+        return None if found is None else found.structure
+
+    def by_rung(self) -> Ending | None:
+        """The answer in a family that a rung solves for; None if it is no such family."""
+        rung = next((rung for rung in self.auto.rungs if rung.makes(self.problem.q)), None)
+        if rung is None or rung.refuses(self) is not None:
+            return None
+        return rung.solve(self, self.start)
+
+    def within(self, q: AbstractFamily, below: Candidate | None, *, rough: bool = False) -> Ending:
+        """The best member of q's family, from the mode and from the solution of a simpler family.
+
+        `rough` leaves out the stochastic steps after Newton's, for a member that may be only a start.
+        The ending is then `UNSETTLED` if these are expected to gain something.
+        """
         auto, session, stationary = self.auto, self.session, False
         curved = auto.curved(self.problem, session.points, q)
         ahead, conclusive = self._newton_starts(q, below) if curved else (None, False)
@@ -174,7 +195,7 @@ class Fit:
             settled = auto.curvature.settle(session, ahead, self.gain)
             gained = paired_difference(settled.candidate.terms, ahead.best.terms)
             if not gained.clearly_above(self.gain):
-                return settled.ending or self.finish(settled.candidate, near=True)
+                return settled.ending or self._left_over(settled.candidate, rough=rough)
             # Steps that were stationary gained much once they averaged more draws: the target is far
             # from quadratic there, and another start may lead higher.
             session.note("valley", gained=gained.nats)
@@ -193,7 +214,7 @@ class Fit:
             if ahead is not None and paired_difference(ahead.best.terms, run.best.terms).nats >= 0:
                 run = ahead
             settled = auto.curvature.settle(session, run, self.gain)
-            return settled.ending or self.finish(settled.candidate, near=True)
+            return settled.ending or self._left_over(settled.candidate, rough=rough)
         if stationary and start is below and (ending := self._nothing_left(start)):
             return ending
         return self.finish(start)
@@ -245,6 +266,9 @@ class Fit:
         # Some rows led here; on with all of them while steps are cheap.
         return self.annealed(run.best, auto.coarse * self.gain, "coarse").best, False
 
+    def _left_over(self, start: Candidate, *, rough: bool) -> Ending:
+        return UNSETTLED if rough else self.finish(start, near=True)
+
     def finish(self, start: Candidate, *, near: bool = False, far: bool = False) -> Ending:
         """Annealed steps until going on is not worth it, and how that ended."""
         return self.ending_of(self.annealed(start, self.gain, "anneal", near=near, far=far))
@@ -279,6 +303,7 @@ class Fit:
         """Rounds of stochastic steps until one clearly gains less than `gain`; by the plan's own solver
         unless another is given."""
         auto = self.auto
+        most = auto.steps if solver is None else min(auto.steps, solver.most_steps)
         solver = auto.anneal if solver is None else solver
         solver = dataclasses.replace(
             solver,
@@ -286,14 +311,14 @@ class Fit:
             # Bold steps would only lead away from an optimum that was given.
             near=near or start.q is self.problem.q and self.given is not None,
             far=far,
-            most_steps=auto.steps,
+            most_steps=most,
             gain=gain,
             by_clock=auto.by_clock,
         )
         stop = Stop(
             gain=gain,
             patience=1,
-            iterations=auto.steps - start.step,
+            iterations=most if most < auto.steps else most - start.step,
             # A short round that gains nothing proves little.
             least=solver.length + 1,
             conclusive=True,

@@ -15,13 +15,15 @@ from ..session import Candidate, Problem, Recorder
 from ..status import Status
 from ..targets import Target
 
-__all__ = ["AbstractMethod", "Ending", "Problem", "Recorder", "Scouted", "started_from"]
+__all__ = ["AbstractMethod", "Ending", "Problem", "Recorder", "Piloted", "started_from"]
 
 # How a method thinks it ended, and a sentence on it; the recorder checks both.
 Ending = tuple[Status, str]
+# Of Newton steps that stochastic ones could still gain upon.
+UNSETTLED: Ending = (Status.BUDGET, "Newton steps ended before they were stationary")
 
 
-class Scouted(NamedTuple):
+class Piloted(NamedTuple):
     """Where a start leads, roughly: a mean-field start there, and an answer if its ELBO is finite."""
 
     first: MeanField
@@ -45,7 +47,7 @@ class AbstractMethod(eqx.Module):
         del target, q, batch_size
         return None
 
-    def pilot(self, problems: Sequence[Problem], session: Recorder) -> list[Scouted] | None:
+    def pilot(self, problems: Sequence[Problem], session: Recorder) -> list[Piloted] | None:
         """Where problems that differ in their starts lead, for far less than a fit; None if unknown."""
         del problems, session
         return None
@@ -66,7 +68,7 @@ def started_from(q: AbstractFamily, solution: AbstractFamily, session: Recorder)
     if isinstance(q, FitsQuadratic) and q.any_covariance and isinstance(solution, MeanField):
         precision = np.diag(1 / np.diagonal(solution.host_covariance()))
         return q.for_quadratic(np.asarray(solution.mean(), float), precision)
-    return _start(q, solution, session.words("start"))
+    return _start(q, solution, session.seed("start"))
 
 
 @eqx.filter_jit

@@ -7,12 +7,16 @@ from .full_rank import FullRankRung
 from .low_rank import LowRankRung
 from .mixture import MixtureRung
 from .rung import AbstractRung
+from .structured import HierarchyRung, StructuredRung
 
-# The cheapest first.
+# The cheapest first. Mixtures of several modes come before a bend, those of parts of one mode after it.
 RUNGS: tuple[AbstractRung, ...] = (
     FullRankRung(),
-    MixtureRung(),
+    MixtureRung(most_dim=0),
     CurvedRung(),
+    MixtureRung(),
+    HierarchyRung(),
+    StructuredRung(),
     FlowRung(),
     LowRankRung(),
 )
@@ -26,4 +30,6 @@ __all__ = [
     "FullRankRung",
     "LowRankRung",
     "MixtureRung",
+    "HierarchyRung",
+    "StructuredRung",
 ]

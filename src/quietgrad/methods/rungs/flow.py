@@ -5,12 +5,21 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from ...diagnostics.draws import draw
-from ...evaluation.judging import paired_difference
-from ...families import AbstractFamily, AbstractFlow, AutoregressiveFlow, FullRank, MeanField, SplineFlow
+from ...evaluation.elbo_terms import paired_difference
+from ...families import (
+    AbstractFamily,
+    AbstractFlow,
+    AutoregressiveFlow,
+    FullRank,
+    HasMoments,
+    MeanField,
+    SplineFlow,
+)
 from ...families.whitened_layers import deeper as deepened
 from ...session import Candidate
 from ...session.clock import COMPILE, OPTIMISE
-from ...solvers import Annealed
+from ...solvers import EXHAUSTED, Annealed, Run
+from ...status import Status
 from ..method import Ending
 from .evidence import Evidence
 from .full_rank import FullRankRung
@@ -24,7 +33,8 @@ class FlowRung(AbstractRung):
     """Annealed steps of an autoregressive flow of `depth` layers from the Gaussian below.
 
     Compiling takes as long as some ten thousand steps in few dimensions, so that rounds of `anneal` are
-    long, and go on until one clearly gains less than `fine` times the gain. If the flow is then further
+    long (three of them at most, each twice as long), and go on until one clearly gains less than `fine`
+    times the gain. If the flow is then further
     than `close` times the gain from the posterior, by its own draws, `deeper` layers are added. They are
     another program, so that they must be needed.
 
@@ -39,7 +49,7 @@ class FlowRung(AbstractRung):
 
     depth: int = 2
     deeper: int = 4
-    anneal: Annealed = Annealed(length=2000)
+    anneal: Annealed = Annealed(length=2000, most_steps=14_000)
     fine: float = 0.02
     close: float = 0.2
     draws: int = 1024
@@ -56,8 +66,9 @@ class FlowRung(AbstractRung):
         return FullRankRung().refuses(fit)
 
     def mends(self, evidence: Evidence) -> bool:
-        """Whatever is not a flow already."""
-        return not isinstance(evidence.q, AbstractFlow)
+        """Whatever a Gaussian cannot follow, and a bent one did not: where that gained, a flow gains
+        nothing over it that would be worth their programs (funnels, horseshoes, eight schools)."""
+        return isinstance(evidence.q, HasMoments)
 
     def solve(self, fit: "Fit", below: Candidate) -> Ending | None:
         """The best flow that annealed steps find."""
@@ -66,7 +77,7 @@ class FlowRung(AbstractRung):
         flow = member(kind, below.q.dim, session, depth=self.depth)
         start = fit.embedded(flow, below._replace(q=self._gaussian(fit, below.q), step=session.steps))
         run = fit.annealed(start, gain, "flow", solver=self.anneal)
-        ending = fit.ending_of(run)
+        ending = _ending(fit, run)
         if run.best.terms.gap < self.close * fit.gain or self.refuses(fit) is not None:
             return ending
         more = member(kind, below.q.dim, session, depth=self.deeper)
@@ -77,7 +88,7 @@ class FlowRung(AbstractRung):
         if not paired_difference(deeper.best.terms, run.best.terms).clearly_above():
             session.choose(run.best._replace(step=session.steps))
             return ending
-        return fit.ending_of(deeper)
+        return _ending(fit, deeper)
 
     def _gaussian(self, fit: "Fit", q: AbstractFamily) -> AbstractFamily:
         """The Gaussian below, or the one with the mean and covariance of an answer of another kind."""
@@ -88,3 +99,11 @@ class FlowRung(AbstractRung):
             z = draw(q, session.points, session.rng("whitening"), self.draws).z
         root = np.linalg.cholesky(np.cov(z.T).reshape(q.dim, q.dim))
         return FullRank.of_host(np.mean(z, axis=0), root, q.dtype, q.base)
+
+
+def _ending(fit: "Fit", run: Run) -> Ending:
+    """How the steps ended: all of them were taken, and the last round may have gained next to nothing."""
+    change = None if run.feedback is None else run.feedback.change
+    if run.end == EXHAUSTED and change is not None and change.non_negative.clearly_below(fit.gain):
+        return Status.CONVERGED, f"the last round of steps of the flow gained {change}"
+    return fit.ending_of(run)

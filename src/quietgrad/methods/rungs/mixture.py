@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from ...diagnostics.draws import Draws, draw
-from ...evaluation.judging import paired_difference
-from ...families import AbstractFamily, Components, FullRank, HasMoments, Mixture
+from ...evaluation.difference import Difference
+from ...evaluation.elbo_terms import ElboEvaluator, paired_difference
+from ...families import AbstractFamily, Components, FullRank, Mixture
 from ...session import Candidate
 from ...session.clock import OPTIMISE
 from ...solvers import MixtureNewton, Run, Stop, drive
@@ -56,12 +57,10 @@ class MixtureRung(AbstractRung):
         return None if suits else "the target cannot be differentiated twice"
 
     def mends(self, evidence: Evidence) -> bool:
-        """Several modes; in few dimensions whatever is neither a neck nor a bend, such as an X."""
-        if not isinstance(evidence.q, HasMoments):
+        """Several modes; in few dimensions whatever is left, such as an X."""
+        if isinstance(evidence.q, Mixture):
             return False
-        shapes = evidence.shapes
-        bent = shapes.funnel is not None or shapes.banana is not None
-        return bool(evidence.modes) or (evidence.q.dim <= self.most_dim and not bent)
+        return bool(evidence.modes) or evidence.q.dim <= self.most_dim
 
     def solve(self, fit: "Fit", below: Candidate) -> Ending | None:
         """The best mixture found; None if there is none that gains."""
@@ -111,10 +110,20 @@ class MixtureRung(AbstractRung):
             if run is None:
                 continue
             incumbent = below if best is None else best.best
-            if not paired_difference(run.best.terms, incumbent.terms).clearly_above(faint):
+            if not self._gained(fit, run.best, incumbent).clearly_above(faint):
                 break
             best = run
         return best
+
+    def _gained(self, fit: "Fit", found: Candidate, incumbent: Candidate) -> Difference:
+        """The difference of the two, at more draws where the evaluator's cannot tell."""
+        gained, session = paired_difference(found.terms, incumbent.terms), fit.session
+        if gained.nats < 0 or gained.clearly_above():
+            return gained
+        with session.clock.phase(OPTIMISE):
+            seed = session.seed("mixture gains")
+            evaluator = ElboEvaluator(fit.problem.target, pairs=self.draws // 2, seed=seed)
+            return paired_difference(evaluator.terms(found.q), evaluator.terms(incumbent.q))
 
     def _run(self, fit: "Fit", start: Components, faint: float, name: str) -> Run | None:
         """Newton steps from a start, if its ELBO is finite."""

@@ -35,6 +35,11 @@ class AbstractRung(eqx.Module):
     def refuses(self, fit: "Fit") -> str | None:
         """Why it cannot be tried on this problem; None if it can. It is asked before any solver runs."""
 
+    def makes(self, q: AbstractFamily) -> bool:
+        """Whether a family that was asked for by name or handed in is this rung's to solve for."""
+        del q
+        return False
+
     @abc.abstractmethod
     def mends(self, evidence: Evidence) -> bool:
         """Whether what is wrong with the present answer is of a kind that this rung can mend."""
@@ -56,6 +61,6 @@ class AbstractRung(eqx.Module):
         return None
 
 
-def member(kind: type[AbstractFamily], dim: int, session: Recorder, **settings: Any) -> AbstractFamily:
+def member(kind: type[AbstractFamily], dim: int, session: Recorder, **more: Any) -> AbstractFamily:
     """A member of a family as its `init` makes it, by one program."""
-    return eqx.filter_jit(kind.init)(dim, key=key_of(session.words(kind.__name__)), **settings)
+    return eqx.filter_jit(kind.init)(dim, key=key_of(session.seed(kind.__name__)), **more)

@@ -1,4 +1,4 @@
-"""The judge: pairs that cancel, bad draws that are counted, and the spread of single draws."""
+"""The evaluator: pairs that cancel, bad draws that are counted, and the spread of single draws."""
 
 import jax
 import jax.numpy as jnp
@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 
 import quietgrad as qg
-from quietgrad.evaluation import judging
-from quietgrad.evaluation.judging import PAIRS, Judge, paired_difference
+from quietgrad.evaluation import elbo_terms
+from quietgrad.evaluation.elbo_terms import PAIRS, ElboEvaluator, paired_difference
 
 SEED = jnp.asarray([1, 2], jnp.uint32)
 Q = qg.MeanField(jnp.asarray([1.5, -2.0]), jnp.asarray([0.1, -0.3]))
 
 
 def judge(fn, pairs=PAIRS):
-    return Judge(qg.Target.from_logdensity(fn, dim=2), pairs=pairs, seed=SEED)
+    return ElboEvaluator(qg.Target.from_logdensity(fn, dim=2), pairs=pairs, seed=SEED)
 
 
 def test_pairs_cancel_whatever_is_odd():
@@ -32,7 +32,7 @@ def test_pairs_cancel_whatever_is_odd():
 def test_what_is_not_finite_is_counted_draw_by_draw(bad, where, monkeypatch):
     """Half of the draws are on the bad side of the mean: one of each pair, so no term is finite."""
     if where == "device":
-        monkeypatch.setattr(judging, "SHARED", 0)
+        monkeypatch.setattr(elbo_terms, "SHARED", 0)
     terms = judge(lambda z: jnp.where(z[0] > 1.5, bad, 0.0)).terms(Q)
     assert terms.bad == PAIRS
     assert not np.any(np.isfinite(terms.values))
@@ -56,7 +56,7 @@ def test_gaussians_meet_the_same_draws_on_the_host_as_others_on_the_device(name,
     """A flow is judged on the device, so a ladder of families compares answers of both."""
     q = qg.families.REGISTRY[name].init(2, key=key)
     host = judge(curved, pairs=2 * PAIRS).terms(q)
-    monkeypatch.setattr(judging, "SHARED", 0)
+    monkeypatch.setattr(elbo_terms, "SHARED", 0)
     device = judge(curved, pairs=2 * PAIRS).terms(q)
     # Some dozen operations on numbers of size ten.
     for ours, theirs in zip(host, device, strict=True):
@@ -91,7 +91,9 @@ def test_shares_of_the_rows_add_up_to_all_of_them(key):
     x, target = normal_means(PAIRS * 10, key)
     q = qg.MeanField(jnp.array([0.3]), jnp.array([-40.0]))
     rows = np.random.default_rng(0).permutation(x.size).reshape(PAIRS, -1)
-    shared, whole = (Judge(target, pairs=PAIRS, seed=SEED, rows=r).terms(q) for r in (rows, None))
+    shared, whole = (
+        ElboEvaluator(target, pairs=PAIRS, seed=SEED, rows=r).terms(q) for r in (rows, None)
+    )
     # Sums of some hundred numbers, in another order.
     np.testing.assert_allclose(shared.elbo, whole.elbo, rtol=1e-12)
 
@@ -103,17 +105,19 @@ def test_an_answer_that_suits_some_rows_only_is_not_better_beyond_doubt(key):
     some = rng.permutation(x.size)[: PAIRS * 10]
     log_std = jnp.array([-0.5 * np.log(x.size)])
     right, misled = (qg.MeanField(jnp.array([y.mean()]), log_std) for y in (x, x[some]))
-    few = Judge(target.on_rows(some), pairs=PAIRS, seed=SEED)
+    few = ElboEvaluator(target.on_rows(some), pairs=PAIRS, seed=SEED)
     gain, error = paired_difference(few.terms(misled), few.terms(right))
     assert gain > 5 * error
-    shares = Judge(target, pairs=PAIRS, seed=SEED, rows=some.reshape(PAIRS, -1))
+    shares = ElboEvaluator(target, pairs=PAIRS, seed=SEED, rows=some.reshape(PAIRS, -1))
     gain, error = paired_difference(shares.terms(misled), shares.terms(right))
     assert gain < 3 * error
-    every = Judge(target, pairs=PAIRS, seed=SEED, rows=rng.permutation(x.size).reshape(PAIRS, -1))
+    every = ElboEvaluator(
+        target, pairs=PAIRS, seed=SEED, rows=rng.permutation(x.size).reshape(PAIRS, -1)
+    )
     assert paired_difference(every.terms(misled), every.terms(right))[0] < 0
 
 
 def test_every_pair_needs_rows(key):
     _, target = normal_means(10, key)
     with pytest.raises(ValueError, match="each of at most 64 pairs"):
-        Judge(target, pairs=4, seed=SEED, rows=np.zeros((3, 2), int))
+        ElboEvaluator(target, pairs=4, seed=SEED, rows=np.zeros((3, 2), int))

@@ -1,8 +1,8 @@
-"""The book of a fit: the stages it has finished, each with the recorder as it then was.
+"""The checkpoint of a fit: the stages it has finished, each with the recorder as it then was.
 
-A method runs from its beginning every time. Where it comes to a stage that the book has, the stored
-outcome takes its place, and the recorder becomes what it was after it. So the book needs to know nothing
-of a method but the order of its stages, which is the same each time.
+A method runs from its beginning every time. Where it comes to a stage that the checkpoint has, the
+stored outcome takes its place, and the recorder becomes what it was after it. So the checkpoint needs to
+know nothing of a method but the order of its stages, which is the same each time.
 """
 
 import warnings
@@ -18,7 +18,7 @@ SHARE = 0.05
 
 
 class Entry(NamedTuple):
-    """A stage: its name, what is kept of it, and the state of the recorder."""
+    """A stage: its name, what is stored of it, and the state of the recorder."""
 
     name: str
     kept: Any
@@ -27,7 +27,7 @@ class Entry(NamedTuple):
 
 @runtime_checkable
 class Fit(Protocol):
-    """What the book asks of a recorder."""
+    """What the checkpoint asks of a recorder."""
 
     def snapshot(self) -> Any:
         """Its state, as a value that later changes leave alone."""
@@ -46,29 +46,29 @@ class Fit(Protocol):
         ...
 
 
-class Mark:
-    """A place in a fit that can be returned to. `kept` is what was kept there, None if nothing was."""
+class Slot:
+    """A place in a fit that can be returned to. `stored` is what is there, None if nothing is."""
 
-    def __init__(self, kept: Any = None, keep: Callable[[Any], None] = lambda kept: None):
-        self.kept, self._keep = kept, keep
+    def __init__(self, stored: Any = None, store: Callable[[Any], None] = lambda stored: None):
+        self.stored, self._store = stored, store
 
-    def keep(self, kept: Any) -> None:
-        """Keep this in place of what was kept here before; not None."""
-        self.kept = kept
-        self._keep(kept)
+    def store(self, stored: Any) -> None:
+        """Store this in place of what was stored here before; not None."""
+        self.stored = stored
+        self._store(stored)
 
 
-class NoBook:
+class NullCheckpoint:
     """For fits without a checkpoint."""
 
     replaying = False
     record: dict[str, Any] | None = None
     result: dict[str, Any] | None = None
 
-    def mark(self, name: str, fit: Fit) -> Mark:
-        """A mark that keeps nothing."""
+    def slot(self, name: str, fit: Fit) -> Slot:
+        """A slot that stores nothing."""
         del name, fit
-        return Mark()
+        return Slot()
 
     def catch_up(self, fit: Fit) -> None:
         """Nothing to catch up with."""
@@ -77,7 +77,7 @@ class NoBook:
         """Nothing to write."""
 
 
-class Book:
+class Checkpoint:
     """Writes entries to `path`, as often as its share of the time allows.
 
     `templates` are what both this process and the next have. `entries`, `record` and `result` are what
@@ -96,26 +96,26 @@ class Book:
     ):
         self.path, self._identity, self._templates = path, dict(identity), dict(templates)
         self._entries, self.record, self.result = list(entries), record, result
-        self._stored, self._marks = len(self._entries), 0
+        self._stored, self._slots = len(self._entries), 0
         self._written, self._took = 0.0, 0.0
 
     @property
     def replaying(self) -> bool:
         """Whether stages are still to come whose outcomes are stored."""
-        return self._marks < self._stored
+        return self._slots < self._stored
 
-    def mark(self, name: str, fit: Fit) -> Mark:
-        """The next place to return to, and what is kept of it."""
-        number, self._marks = self._marks, self._marks + 1
+    def slot(self, name: str, fit: Fit) -> Slot:
+        """The next place to return to, and what is stored of it."""
+        number, self._slots = self._slots, self._slots + 1
 
-        def keep(kept: Any) -> None:
-            assert number <= len(self._entries), "a mark must not be kept inside another one"
+        def store(kept: Any) -> None:
+            assert number <= len(self._entries), "a slot must not be stored inside another one"
             self._entries[number:] = [Entry(name, kept, fit.snapshot())]
             if fit.now() - self._written >= self._took / SHARE:
                 self.write(fit)
 
         if number >= self._stored:
-            return Mark(None, keep)
+            return Slot(None, store)
         entry = self._entries[number]
         if entry.name != name:
             raise ValueError(
@@ -123,10 +123,10 @@ class Book:
                 "by other code; give another directory, or delete the file to start anew"
             )
         fit.restore(entry.recorder)
-        return Mark(entry.kept, keep)
+        return Slot(entry.kept, store)
 
     def catch_up(self, fit: Fit) -> None:
-        """After an interruption among stages that are stored: the fit is as far as the book."""
+        """After an interruption among stages that are stored: the fit is as far as the checkpoint."""
         if self.replaying:
             fit.restore(self._entries[-1].recorder)
 

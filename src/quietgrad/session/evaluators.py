@@ -5,10 +5,10 @@ from collections.abc import Callable
 import numpy as np
 from jaxtyping import Array, Int, UInt32
 
-from ..evaluation.judging import PAIRS, Judge, Terms, affordable_pairs
+from ..evaluation.elbo_terms import PAIRS, ElboEvaluator, ElboTerms, affordable_pairs
 from ..families import AbstractFamily
 from .problem import Evaluation, Problem
-from .streaming import StreamedJudge
+from .streaming import StreamedElboEvaluator
 
 # On the way, a pair of draws meets at most this many rows: all of them where there are no more, and rows
 # of its own otherwise. Rows on disk are read once, so many in all.
@@ -17,14 +17,14 @@ JUDGED_ROWS, READ_ROWS = 2**14, 2**17
 CAREFUL = 16
 
 
-class Judges:
+class Evaluators:
     """`on_the_way` compares answers; `final` has judged nothing before; `shown` is for the history."""
 
     def __init__(
         self,
         problem: Problem,
         evaluation: Evaluation,
-        words: Callable[[str], UInt32[Array, "2"]],
+        seed: Callable[[str], UInt32[Array, "2"]],
         rng: Callable[[str], np.random.Generator],
     ):
         self.problem, self.evaluation = problem, evaluation
@@ -39,35 +39,30 @@ class Judges:
                     problem.on_some_rows(READ_ROWS, rng("judged rows")) if target.on_disk else target
                 )
                 rows = _shares(judged.rows, pairs[0], rng("shares of rows"))
-        self.on_the_way = Judge(judged, pairs=pairs[0], seed=words("judge"), rows=rows)
-        kind = StreamedJudge if target.on_disk else Judge
-        self.final = kind(target, pairs=pairs[1], seed=words("final"))
-        self.shown, self._careful = None, False
+        self.on_the_way = ElboEvaluator(judged, pairs=pairs[0], seed=seed("judge"), rows=rows)
+        kind = StreamedElboEvaluator if target.on_disk else ElboEvaluator
+        self.final = kind(target, pairs=pairs[1], seed=seed("final"))
+        self.shown = None
         if evaluation.shown_draws is not None:
             shown = max(2, evaluation.shown_draws // 2)
-            self.shown = kind(target, pairs=shown, seed=words("shown"))
+            self.shown = kind(target, pairs=shown, seed=seed("shown"))
 
-    def final_terms(self, q: AbstractFamily, *, saw_bad: bool) -> Terms:
-        """q at draws that have judged nothing before."""
+    def final_terms(self, q: AbstractFamily, *, saw_bad: bool) -> ElboTerms:
+        """q at draws that nothing was chosen by."""
         # Where draws were not finite on the way, rare ones may be left that few draws miss.
-        if isinstance(self.final, StreamedJudge):
-            return self.final.terms(q, times=CAREFUL if saw_bad else 1)
-        if saw_bad and not self._careful:
-            self.final.blocks *= CAREFUL
-            self._careful = True
-        return self.final.terms(q)
+        return self.final.terms(q, times=CAREFUL if saw_bad else 1)
 
     def in_words(self, times: int) -> str:
         """With how many draws and how often the ELBO was judged, in a sentence."""
-        judge, share = self.on_the_way, self.evaluation.share
-        draws = 2 * judge.pairs
+        evaluator, share = self.on_the_way, self.evaluation.share
+        draws = 2 * evaluator.pairs
         text = f"The ELBO was judged {times:,} times with the same {draws:,} draws"
         if share is None:
             return f"{text}."
         if draws < self.evaluation.draws - 1:
             text += f" (not {self.evaluation.draws:,}: rows or coordinates are many)"
-        if judge.rows is not None:
-            text += f", each pair of them on {judge.rows.shape[1]:,} rows of its own"
+        if evaluator.rows is not None:
+            text += f", each pair of them on {evaluator.rows.shape[1]:,} rows of its own"
         final = 2 * self.final.pairs
         return (
             f"{text}, at the end with {final:,} others; this may take {share:.0%} of the optimisation."

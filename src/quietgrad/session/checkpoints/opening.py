@@ -5,22 +5,22 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from .book import Book
+from .checkpoint import Checkpoint
 from .codec import Decoder
 from .file import NAME, read_file, sweep
 from .identity import SHOWN, differences
 
 
-def open_book(
+def open_checkpoint(
     directory: str | os.PathLike[str], identity: Mapping[str, str], templates: Mapping[str, Any]
-) -> Book:
-    """The book in a directory, which is made if need be; a `ValueError` if it cannot be used."""
+) -> Checkpoint:
+    """The checkpoint in a directory, which is made if need be; a `ValueError` if it cannot be used."""
     path = Path(directory) / NAME
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         _try_writing(path)
         if not path.exists():
-            return Book(path, identity, templates)
+            return Checkpoint(path, identity, templates)
         header, body = read_file(path)
         sweep(path)
     except OSError as error:
@@ -35,7 +35,7 @@ def open_book(
             "or delete the file to start anew"
         )
     stored = Decoder(header["nodes"], body, templates).decode(header["root"])
-    return Book(path, identity, templates, **stored)
+    return Checkpoint(path, identity, templates, **stored)
 
 
 def _try_writing(path: Path) -> None:

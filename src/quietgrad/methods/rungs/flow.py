@@ -102,7 +102,7 @@ class FlowRung(AbstractRung):
 
 
 def _ending(fit: "Fit", run: Run) -> Ending:
-    """How the steps ended: all of them were taken, and the last round may have gained next to nothing."""
+    """How the steps ended; all may have been taken, and the last round have gained next to nothing."""
     change = None if run.feedback is None else run.feedback.change
     if run.end == EXHAUSTED and change is not None and change.non_negative.clearly_below(fit.gain):
         return Status.CONVERGED, f"the last round of steps of the flow gained {change}"

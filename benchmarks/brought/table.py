@@ -12,6 +12,7 @@ from .tools import TOOLS
 
 WORDS = {
     "auto": "quietgrad, family chosen",
+    "refined": "quietgrad, family chosen, `refine=True`",
     "nuts": "NUTS, 500 + 500, one chain",
     "svi-normal": "NumPyro SVI, AutoNormal",
     "svi-multivariate": "NumPyro SVI, AutoMultivariateNormal",

@@ -89,7 +89,7 @@ def _fitted(model: Brought, seed: int, **settings: Any) -> tuple[Any, dict[str, 
         "hint": result.hint,
         "fitted": type(result.q).__name__,
         "elbo": float(result.elbo),
-        "first_answer": round(first[0], 2),
+        "first_answer": round(first[0], 2) if first else None,
         "clock": {name: round(value, 2) for name, value in result.clock.items()},
         "programs_of_fit": result.programs,
     }

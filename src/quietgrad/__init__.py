@@ -10,6 +10,7 @@ from ._version import __version__
 
 if TYPE_CHECKING:
     from .datasets import tasks
+    from .diagnostics.settings import Diagnostics
     from .energy import fit_energy
     from .estimators import Controlled, Estimate, Pathwise, Quiet, ScoreFunction, estimator
     from .estimators.entropy import Closed, Sampled, StickTheLanding
@@ -18,7 +19,15 @@ if TYPE_CHECKING:
     from .estimators.weights import Stein, Uniform, stein_weights
     from .evaluation.gradient_noise import gradient_error, gradient_variance, variance_ratio
     from .evaluation.metrics import elbo, elbo_with_error, lppd
-    from .families import AffineRealNVP, FullRank, LowRank, MeanField, RealNVP, SemiImplicit, WhitenedRealNVP
+    from .families import (
+        AffineRealNVP,
+        FullRank,
+        LowRank,
+        MeanField,
+        RealNVP,
+        SemiImplicit,
+        WhitenedRealNVP,
+    )
     from .families.bases import Logistic, Normal, StudentT
     from .fitting import fit
     from .fitting.looping import Loop, loop
@@ -27,6 +36,7 @@ if TYPE_CHECKING:
     from .racing import race
     from .results import FitResult
     from .results.expectations import Expectations, posterior_expectations
+    from .results.refined import Refine, Refined
     from .scale.compilation_cache import keep_compiled
     from .session.history import Plateau, Reached
     from .status import Status
@@ -35,6 +45,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "families.bases": ["Logistic", "Normal", "StudentT"],
     "scale.compilation_cache": ["keep_compiled"],
+    "diagnostics.settings": ["Diagnostics"],
     "energy": ["fit_energy"],
     "estimators.entropy": ["Closed", "Sampled", "StickTheLanding"],
     "estimators": ["Controlled", "Estimate", "Pathwise", "Quiet", "ScoreFunction", "estimator"],
@@ -57,6 +68,7 @@ _HOMES = {
     "evaluation.metrics": ["elbo", "elbo_with_error", "lppd"],
     "racing": ["race"],
     "results": ["FitResult"],
+    "results.refined": ["Refine", "Refined"],
     "status": ["Status"],
     "estimators.samplers": ["Antithetic", "Iid", "LatinHypercube", "Rqmc"],
     "estimators.surrogates": ["QuadCV", "Taylor"],
@@ -72,6 +84,7 @@ __all__ = [
     "Bam",
     "Closed",
     "Controlled",
+    "Diagnostics",
     "Estimate",
     "Expectations",
     "FitMany",
@@ -90,6 +103,8 @@ __all__ = [
     "Quiet",
     "Reached",
     "RealNVP",
+    "Refine",
+    "Refined",
     "RowBlocks",
     "Rqmc",
     "Saa",

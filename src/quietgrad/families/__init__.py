@@ -10,6 +10,8 @@ from .capabilities import (
     Invertible,
     OnHost,
 )
+from .conditional import Hierarchical
+from .curved import Curved
 from .family import AbstractFamily, split
 from .fits_quadratic import FitsQuadratic
 from .flow import AbstractFlow
@@ -21,7 +23,9 @@ from .real_nvp import AffineRealNVP, RealNVP
 from .registry import ANY_FAMILY, OTHER_NAMES, REGISTRY, named
 from .semi_implicit import ParticleMixture, SemiImplicit
 from .structured import AbstractStructured, Arrowhead, Chain
+from .triangular import Triangular
 from .whitened_flow import WhitenedRealNVP
+from .whitened_layers import AutoregressiveFlow, SplineFlow
 from .with_hyperparameters import (
     AbstractWithHyperparameters,
     WithHyperparameters,
@@ -40,8 +44,10 @@ __all__ = [
     "Advice",
     "AffineRealNVP",
     "Arrowhead",
+    "AutoregressiveFlow",
     "Chain",
     "Components",
+    "Curved",
     "EstimatesDensity",
     "FitsQuadratic",
     "FullRank",
@@ -49,6 +55,7 @@ __all__ = [
     "HasEntropy",
     "HasMoments",
     "HasPathMetric",
+    "Hierarchical",
     "Invertible",
     "LowRank",
     "MeanField",
@@ -56,6 +63,8 @@ __all__ = [
     "OnHost",
     "ParticleMixture",
     "RealNVP",
+    "SplineFlow",
+    "Triangular",
     "SemiImplicit",
     "WhitenedRealNVP",
     "WithHyperparameters",

@@ -57,6 +57,11 @@ class FullRank(FitsQuadratic, HasEntropy, Invertible):
         packed = on_device(host_pack(scale), dtype)
         return cls(loc=on_device(loc, dtype), packed=packed, base=base)
 
+    @classmethod
+    def unit(cls, dim: int, dtype: Any, base: AbstractBase = Normal()) -> "FullRank":
+        """Unit scales around zero, without compiling anything."""
+        return cls.of_host(np.zeros(dim), np.eye(dim), dtype, base)
+
     @property
     def dim(self) -> int:
         """Length of z."""
@@ -232,6 +237,7 @@ def pack_triangle(matrix: Float[Array, "dim dim"]) -> Float[Array, " triangle"]:
 
 
 def unpack_triangle(packed: Num[Array, " triangle"], dim: int) -> Num[Array, "dim dim"]:
+    """The lower triangle of a packed vector."""
     # Reading `packed` and its reverse as one (dim, dim) array puts every entry once in the lower
     # triangle: slices and a reversal only, where a scatter would be slow.
     return jnp.tril(jnp.concatenate([packed[dim:], packed[::-1]]).reshape(dim, dim))

@@ -1,11 +1,11 @@
 """A small triangular flow for a few coordinates: skewed, with tails and scales that follow each other.
 
 In the coordinates of a Gaussian, one coordinate after the other (Knothe-Rosenblatt):
-  v_j = sinh(exp(tail_j) asinh e_j + skew_j),
-  u_j = shift_j + M_j phi(u_<j) + exp(log_scale_j + S_j phi(u_<j)) v_j,    phi(u) = (u, sqrt(1 + u^2) - 1),
+  v_j = sinh(exp(tail_j) asinh e_j + skew_j),    phi(u) = (u, sqrt(1 + u^2) - 1),
+  u_j = shift_j + M_j phi(u_<j) + exp(log_scale_j + S_j phi(u_<j)) v_j,
   z = mu + C u.
-The sinh-arcsinh transform (Jones & Pewsey 2009) has a skew and tails from light to heavy; phi has slopes of
-its own to both sides. Some dozens of numbers that a quasi-Newton method can learn at fixed draws.
+The sinh-arcsinh transform (Jones & Pewsey 2009) has a skew and tails from light to heavy; phi has slopes
+of its own to both sides. Some dozens of numbers that a quasi-Newton method can learn at fixed draws.
 """
 
 import functools
@@ -62,13 +62,23 @@ class Triangular(AbstractFamily, Invertible):
         zero = on_device(np.zeros(dim, dtype))
         pairs = on_device(np.zeros((dim * (dim - 1) // 2, FEATURES), dtype))
         places = on_device(np.arange(dim) if order is None else order, np.int32)
-        return cls(zero, zero, zero, zero, pairs, pairs, gaussian, places, gaussian.base)
+        return cls(
+            shift=zero,
+            log_scale=zero,
+            skew=zero,
+            tail=zero,
+            mean_slope=pairs,
+            scale_slope=pairs,
+            gaussian=gaussian,
+            order=places,
+            base=gaussian.base,
+        )
 
     def _start_from(self, other: AbstractFamily, *, key: Key[Array, ""]) -> "Triangular":
         """The Gaussian itself."""
         if isinstance(other, MeanField):
             packed = pack_triangle(jnp.diag(other.log_std))
-            return type(self).of_gaussian(FullRank(other.loc, packed, self.base))
+            return type(self).of_gaussian(FullRank(loc=other.loc, packed=packed, base=self.base))
         assert isinstance(other, FullRank)
         return type(self).of_gaussian(other)
 

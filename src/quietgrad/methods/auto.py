@@ -7,6 +7,7 @@ is expected to gain less than `gain` nats.
 """
 
 import dataclasses
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -19,12 +20,13 @@ from ..estimators import AbstractEstimator, resolve
 from ..evaluation.difference import Difference
 from ..evaluation.elbo_terms import paired_difference
 from ..evaluation.points import Points
-from ..families import AbstractFamily, FitsQuadratic, MeanField
+from ..families import AbstractFamily, FitsQuadratic, FullRank, MeanField
 from ..session import Candidate
 from ..session.clock import EVALUATE, OPTIMISE
 from ..solvers import EXHAUSTED, LOST, STATIONARY, Annealed, FixedDraws, Run, Stop, drive
 from ..solvers.finite_start import finite_start, narrower
 from ..status import Status
+from ..structure import Structure, structure_of
 from ..targets import Target
 from .gaussian import Curvature
 from .given_start import given_start, mean_field_at, stationary_start
@@ -101,6 +103,8 @@ class Auto(AbstractMethod):
     def _run(self, problem: Problem, session: Recorder) -> Ending:
         fit = Fit(self, problem, session)
         session.use_points(self._points(problem, session))
+        if not problem.any_family and (ending := fit.by_rung()) is not None:
+            return ending
         steps_only = fit.given is not None and not self.fixed_draws and type(problem.q) is not MeanField
         if steps_only or not problem.q.contains(fit.first):
             return fit.finish(fit.start, far=True)
@@ -109,7 +113,15 @@ class Auto(AbstractMethod):
             if ending is not None:
                 return ending
         rungs = rungs_of(fit) if problem.any_family else []
-        return up(fit, rungs) if rungs else fit.within(problem.q, None)
+        if rungs:
+            return up(fit, rungs)
+        own = next((rung for rung in self.rungs if rung.family is type(problem.q)), None)
+        if own is None or fit.given is not None or own.refuses(fit) is not None:
+            return fit.within(problem.q, None)
+        fit.within(FullRank.unit(problem.q.dim, problem.q.dtype), None)
+        below = session.best
+        ending = own.solve(fit, below)
+        return fit.within(problem.q, below) if ending is None else ending
 
     def pilot(self, problems: Sequence[Problem], session: Recorder) -> list[Piloted] | None:
         """Modes, or searches at few draws; unknown for families that begin at a start of their own."""
@@ -156,6 +168,19 @@ class Fit:
         self.start = session.evaluate(problem.q, 0) if session.start is None else session.start
         self.first = _first(problem, session, self.given)
         self.estimator = None if isinstance(auto.estimator, str) else auto.estimator
+
+    @functools.cached_property
+    def structure(self) -> Structure | None:
+        """Globals and blocks of locals of the target, found once; None if it has none that would pay."""
+        found = structure_of(self.problem.target, self.problem.q.dim)
+        return None if found is None else found.structure
+
+    def by_rung(self) -> Ending | None:
+        """The answer in a family that a rung solves for; None if it is no such family."""
+        rung = next((rung for rung in self.auto.rungs if rung.makes(self.problem.q)), None)
+        if rung is None or rung.refuses(self) is not None:
+            return None
+        return rung.solve(self, self.start)
 
     def within(self, q: AbstractFamily, below: Candidate | None) -> Ending:
         """The best member of q's family, from the mode and from the solution of a simpler family."""

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..evaluation.elbo_terms import paired_difference
-from ..families import FitsQuadratic, MeanField
+from ..evaluation.difference import Difference
+from ..evaluation.elbo_terms import ElboEvaluator, paired_difference
+from ..families import AbstractFamily, FitsQuadratic, MeanField
 from ..session import Candidate
 from ..session.clock import EVALUATE
 from .method import Ending
@@ -97,12 +98,25 @@ def _evidence(fit: "Fit", answer: Candidate, number: int) -> Evidence | None:
     return evidence
 
 
+def _sharper(fit: "Fit", found: AbstractFamily, answer: AbstractFamily) -> Difference:
+    """The gain at draws of its own, more of them: where the answer is far from the posterior, so that a
+    richer family has much to gain, the evaluator's draws say least."""
+    session, target = fit.session, fit.problem.target
+    if fit.problem.batch_size is not None:
+        return paired_difference(session.terms(found), session.terms(answer))
+    with session.clock.phase(EVALUATE):
+        judge = ElboEvaluator(target, pairs=fit.auto.draws, seed=session.seed("ladder"))
+        return paired_difference(judge.terms(found), judge.terms(answer))
+
+
 def _try(fit: "Fit", rung: AbstractRung, answer: Candidate) -> tuple[Ending | None, Candidate, bool]:
     """How a rung ended, the best so far, and whether that is clearly better than the answer below."""
     session = fit.session
     reached = rung.solve(fit, answer)
     found = session.best
     gained = paired_difference(found.terms, answer.terms)
+    if gained.nats > 0 and not gained.clearly_above() and not gained.clearly_below(fit.gain):
+        gained = _sharper(fit, found.q, answer.q)
     pays = reached is not None and gained.clearly_above()
     richer = type(found.q).__name__ if pays else rung.title
     numbers: dict[str, Any] = {"gained": gained.nats, "error": gained.error}

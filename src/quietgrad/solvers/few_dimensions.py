@@ -7,13 +7,12 @@ quadratics over them are exact.
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Int
 
 from .._numerics.lbfgs import LbfgsState, iterate
@@ -213,10 +212,14 @@ class FlowSteps(eqx.Module):
         e = standardised_pairs(max(self.pairs, self.pairs_each * k), k, rng)
         e_there = on_device(e, np.dtype(start.dtype))
         params, static = eqx.partition(start, eqx.is_inexact_array)
-        flat, unravel = ravel_pytree(jax.tree.map(np.asarray, params))
+        leaves, form = jax.tree.flatten(params)
+        shapes, dtype = [leaf.shape for leaf in leaves], np.dtype(start.dtype)
+        ends = np.cumsum([leaf.size for leaf in leaves])[:-1]
 
         def member(x: Float[np.ndarray, " p"]) -> Triangular:
-            return eqx.combine(unravel(x.astype(flat.dtype)), static)
+            parts = zip(np.split(x, ends), shapes, strict=True)
+            made = [on_device(part.reshape(shape), dtype) for part, shape in parts]
+            return eqx.combine(jax.tree.unflatten(form, made), static)
 
         def loss(x: Float[np.ndarray, " p"]) -> tuple[float, Float[np.ndarray, " p"]]:
             q = member(x)
@@ -226,14 +229,19 @@ class FlowSteps(eqx.Module):
                 return math.inf, np.zeros_like(x)
             values, slopes = density(g)
             pulled = jax.device_get(_pulled(q, e_there, on_device(slopes, e_there.dtype)))
-            grad = np.asarray(ravel_pytree(pulled)[0], float) / len(e)
+            grad = _flat(pulled) / len(e)
             return -float(np.mean(values + np.asarray(log_det, float))), -grad
 
-        x = np.asarray(flat, float)
+        x = _flat(leaves)
         before = loss(x)[0]
         state, _ = iterate(loss, LbfgsState.begin(x), self.iterations, memory=self.memory)
         after = state.at.value
         return member(state.at.x), before - after
+
+
+def _flat(arrays: Any) -> Float[np.ndarray, " p"]:
+    """All numbers of some arrays, one after the other, on the host."""
+    return np.concatenate([np.asarray(leaf, float).ravel() for leaf in jax.tree.leaves(arrays)])
 
 
 @eqx.filter_jit

@@ -1,7 +1,7 @@
 """The marginal density of a hierarchy's globals on the host: one program for all that its fit asks.
 
-log p(g) is that of nested locals (`families/conditional`): k numbers in, a value and k slopes out, at the
-cost of some gradients of the target. A fit of q(g) is then one in k dimensions, whatever n.
+log p(g) is that of nested locals (`families/conditional`): k numbers in, a value and k slopes out, at
+the cost of some gradients of the target. A fit of q(g) is then one in k dimensions, whatever n.
 """
 
 from typing import NamedTuple

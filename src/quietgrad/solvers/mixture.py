@@ -38,7 +38,7 @@ class MixtureNewton(AbstractSolver):
 
     Hessians are taken at `hessian_products` / dim draws of each component, between `least_draws` and
     `most_draws`. The first `full_steps` have length 1, later ones 2/t, which averages the noise of draws
-    away. A step that clearly loses is taken again at `shorten` times its length. Components whose weight
+    away; where half the variance of f - log q is below `exact` nats there is nothing left to find. A step that clearly loses is taken again at `shorten` times its length. Components whose weight
     falls below `least_weight` are removed: at a weight of 1e-4 one is worth less than that in nats.
     """
 
@@ -48,7 +48,8 @@ class MixtureNewton(AbstractSolver):
     hessian_products: int = 200
     least_draws: int = 8
     most_draws: int = 32
-    full_steps: int = 6
+    full_steps: int = 20
+    exact: float = 1e-4
     shorten: float = 0.3
     least_length: float = 1e-2
     least_weight: float = 1e-4
@@ -62,6 +63,8 @@ class MixtureNewton(AbstractSolver):
     def step(self, session: Recorder, state: MixtureState, feedback: Feedback | None) -> Step:
         """One step, or the last one again but shorter."""
         q, length = state.q, state.length
+        if feedback is not None and feedback.best.terms.gap < self.exact:
+            return Step((), state, state.taken, end="stationary")
         if feedback is not None and state.taken and feedback.change.clearly_below():
             assert isinstance(feedback.best.q, Mixture)
             q, length = feedback.best.q, max(self.least_length, self.shorten * length)

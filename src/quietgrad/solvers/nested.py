@@ -2,7 +2,7 @@
 
 One step finds the mode of log p(g), with the locals integrated out by their nested distribution, and the
 best Gaussian there; the next one a flow for the globals, if a Gaussian is not enough. The dimension of
-all that is k. (Integrated nested Laplace approximations, Rue et al. 2009, by the ELBO instead of a grid.)
+all that is k. (Integrated nested Laplace approximations, Rue et al. 2009, by the ELBO, not a grid.)
 """
 
 from typing import ClassVar, NamedTuple
@@ -12,9 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .._util.device import on_device
 from ..families import AbstractFamily, FullRank, HasMoments
-from ..families.conditional import Hierarchical, Nested, NestedLaplace, without_globals
+from ..families.conditional import Hierarchical, Nested, NestedLaplace
 from ..families.triangular import Triangular
 from ..session import Candidate, Recorder
 from ..structure import Structure
@@ -41,15 +40,17 @@ class NestedState(NamedTuple):
 class NestedGlobals(AbstractSolver):
     """From any member that has a mean; proposes `Hierarchical` ones with nested locals.
 
+    `structure` is that of the target, which whoever drives it knows.
+
     Locals are skewed where that is expected to gain `worth_skew` nats: they are independent, one to a
-    block, and sum f'''^2 s^6 / 12 (the leading term of what a Gaussian misses) is that much. Globals get a
-    flow where the Gaussian's log weights at `judging_pairs` fresh pairs have a gap of `worth_flow` nats and
-    there are at most `most_flow` of them.
+    block, and the sum of f'''^2 s^6 / 12 (the leading term of what a Gaussian misses) is that much.
+    Globals get a flow where the Gaussian's log weights at `judging_pairs` fresh pairs have a gap of
+    `worth_flow` nats and there are at most `most_flow` of them.
     """
 
     title: ClassVar[str] = "globals of a hierarchy"
 
-    structure: Structure
+    structure: Structure | None = None
     search: PeakSearch = PeakSearch()
     gaussian: GaussianSteps = GaussianSteps()
     flow: FlowSteps = FlowSteps()
@@ -92,9 +93,10 @@ class NestedGlobals(AbstractSolver):
         # Fixed draws are overfitted: how good the Gaussian is shows at others.
         fresh = standardised_pairs(self.judging_pairs, len(peak.at), session.rng("judging globals"))
         found = found.at(marginal, fresh)
-        q = Hierarchical(FullRank.of_host(found.mean, found.root, marginal.dtype), marginal.nested)
+        of_globals = FullRank.of_host(found.mean, found.root, marginal.dtype)
+        q = Hierarchical(of_globals=of_globals, of_locals=marginal.nested)
         session.note(
-            "globals", count=self.structure.k, gap=found.gap, locals=type(marginal.nested).__name__
+            "globals", count=self._known.k, gap=found.gap, locals=type(marginal.nested).__name__
         )
         return Step((q,), NestedState(q, found, state.taken + 1), state.taken + 1)
 
@@ -115,24 +117,25 @@ class NestedGlobals(AbstractSolver):
         start = Triangular.of_gaussian(ordered, order)
         flow, gained = self.flow.fit(marginal, start, session.rng("flow of the globals"))
         session.note("flow of globals", gained=gained)
-        member = Hierarchical(flow, q.of_locals)
+        member = Hierarchical(of_globals=flow, of_locals=q.of_locals)
         after = NestedState(member, found._replace(log_weights=np.zeros(2)), state.taken + 1)
         return Step((member,), after, after.taken)
 
     def _marginal(self, session: Recorder, q: AbstractFamily) -> Marginal:
         """Gaussian locals around the start's mean."""
-        if isinstance(q, Hierarchical) and isinstance(q.of_locals, NestedLaplace):
-            return Marginal(q.of_locals, session)
-        structure = self.structure
+        structure = self._known
         mean = np.asarray(_middle(q))
         g, z = mean[np.asarray(structure.globals)], mean[np.asarray(structure.blocks)].T
-        slopes = on_device(np.zeros((structure.b, structure.k, structure.n), mean.dtype))
-        target, own = session.problem.target, without_globals(structure)
-        nested = NestedLaplace(target, on_device(g), on_device(z), slopes, structure, own)
+        nested = NestedLaplace.begin(session.problem.target, structure, z, g)
         return Marginal(nested, session).recentred(g)
 
+    @property
+    def _known(self) -> Structure:
+        assert self.structure is not None, "whoever drives this solver gives the structure"
+        return self.structure
+
     def _worth_skew(self, marginal: Marginal) -> bool:
-        structure = self.structure
+        structure = self._known
         if structure.b != 1 or structure.chained or not isinstance(marginal.nested, NestedLaplace):
             return False
         return float(np.sum(marginal.skewness**2)) / 12 > self.worth_skew

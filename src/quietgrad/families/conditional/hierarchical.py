@@ -7,6 +7,7 @@ conditionals are Gaussian (`nested.py`). Centred models need not be rewritten fo
 
 from typing import ClassVar
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -14,6 +15,7 @@ from jaxtyping import Array, Float, Key
 
 from ..._util.checks import whole
 from ...structure import Structure
+from ...targets import Target
 from ..advice import Advice
 from ..bases import AbstractBase, Normal
 from ..capabilities import Invertible
@@ -21,8 +23,10 @@ from ..family import AbstractFamily
 from ..full_rank import FullRank, pack_triangle
 from ..mean_field import MeanField
 from ..structured import AbstractStructured, Arrowhead, Chain
+from ..structured.found import structure_for
 from .linear import LinearLocals
 from .locals import AbstractConditional
+from .nested import NestedLaplace
 
 
 class Hierarchical(AbstractFamily, Invertible):
@@ -57,6 +61,16 @@ class Hierarchical(AbstractFamily, Invertible):
         return cls._of_mean_field(loc, log_std, structure, base)
 
     @classmethod
+    def for_target(cls, target: Target, *, key: Key[Array, ""]) -> "Hierarchical":
+        """The start for a target, whose structure is found."""
+        structure = structure_for(target)
+        first = eqx.filter_jit(cls.init)(structure.dim, key=key, structure=structure)
+        assert isinstance(first.of_locals, LinearLocals)
+        # As few programs as can be: the member is of the kind that the fit ends with.
+        nested = NestedLaplace.begin(target, structure, first.of_locals.mean)
+        return cls(of_globals=first.of_globals, of_locals=nested)
+
+    @classmethod
     def _of_mean_field(
         cls,
         loc: Float[Array, " dim"],
@@ -66,7 +80,8 @@ class Hierarchical(AbstractFamily, Invertible):
     ) -> "Hierarchical":
         (center, mean), (corner, own) = structure.split(loc), structure.split(log_std)
         q = FullRank(loc=center, packed=pack_triangle(jnp.diag(corner)), base=base)
-        return cls(q, LinearLocals.independent(mean, own, structure), base)
+        own_locals = LinearLocals.independent(mean, own, structure)
+        return cls(of_globals=q, of_locals=own_locals, base=base)
 
     def _start_from(self, other: AbstractFamily, *, key: Key[Array, ""]) -> "Hierarchical":
         """The member itself, with locals that can follow the globals linearly."""
@@ -79,7 +94,7 @@ class Hierarchical(AbstractFamily, Invertible):
         corner = jnp.tril(root.corner, -1) + jnp.diag(jnp.log(jnp.diagonal(root.corner)))
         center = structure.split(other.loc)[0]
         q = FullRank(loc=center, packed=pack_triangle(corner), base=self.base)
-        return type(self)(q, own, self.base)
+        return type(self)(of_globals=q, of_locals=own, base=self.base)
 
     @property
     def structure(self) -> Structure:

@@ -31,7 +31,14 @@ class LinearLocals(AbstractConditional):
         k, b, n = structure.k, structure.b, structure.n
         flat = jnp.zeros((b, k, n), mean.dtype)
         tie = jnp.zeros((b, b, max(0, n - 1)), mean.dtype) if structure.chained else None
-        return cls(mean, from_log_diagonal(log_std), flat, flat, tie, structure)
+        return cls(
+            mean=mean,
+            scale=from_log_diagonal(log_std),
+            mean_slope=flat,
+            scale_slope=flat,
+            transition=tie,
+            structure=structure,
+        )
 
     @classmethod
     def of_gaussian(
@@ -45,7 +52,14 @@ class LinearLocals(AbstractConditional):
             turned = solve_triangular(root.corner, turned.T, lower=True, trans="T").T
             slope = turned.reshape(structure.b, structure.n, structure.k).transpose(0, 2, 1)
         mean = mean - jnp.sum(slope * center[None, :, None], axis=1)
-        return cls(mean, pack(root.diagonal), slope, jnp.zeros_like(slope), root.transition, structure)
+        return cls(
+            mean=mean,
+            scale=pack(root.diagonal),
+            mean_slope=slope,
+            scale_slope=jnp.zeros_like(slope),
+            transition=root.transition,
+            structure=structure,
+        )
 
     def at(self, g: Float[Array, " k"]) -> Locals:
         """Linear means and log scales."""

@@ -1,4 +1,4 @@
-"""Nested Laplace: given the globals, the locals' own mode and curvature, by Newton steps (Rue et al. 2009).
+"""Nested Laplace: given the globals, the locals' own mode and curvature (Rue et al. 2009).
 
   m(g) = argmax_z f(g, z),    P(g) = -d^2 f / dz^2 at (g, m(g)),    q(z | g) = N(m(g), P(g)^-1).
 It is exact where the conditional is Gaussian, in one step. Steps begin at a linear prediction from a
@@ -8,7 +8,7 @@ point by the globals (the implicit function theorem), so that step alone is. O(n
 
 import abc
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from ..._util.device import on_device
 from ...structure import BlockMatrix, BlockRoot, Structure, blocks_of_hessian, root_of_inverse
 from ...structure import small_matrices as small
 from ...targets import Target
@@ -127,12 +128,19 @@ class NestedLaplace(Nested):
     own_structure: Structure
 
     @classmethod
-    def start(
-        cls, target: Target, structure: Structure, g: Float[Array, " k"], z: Float[Array, "b n"]
-    ) -> "NestedLaplace":
-        """Locals that do not follow the globals yet; `around` makes them."""
-        slopes = jnp.zeros((structure.b, structure.k, structure.n), z.dtype)
-        return cls(target, g, z, slopes, structure, without_globals(structure))
+    def begin(cls, target: Target, structure: Structure, z: Any, g: Any = None) -> "NestedLaplace":
+        """Locals that do not follow the globals yet; `around` makes them. Nothing is compiled."""
+        z = np.asarray(z)
+        g = np.zeros(structure.k) if g is None else g
+        slopes = on_device(np.zeros((structure.b, structure.k, structure.n), z.dtype))
+        return cls(
+            target=target,
+            center=on_device(g, z.dtype),
+            parameters=on_device(z),
+            slopes=slopes,
+            structure=structure,
+            own_structure=without_globals(structure),
+        )
 
     def curvature(
         self, g: Float[Array, " k"], z: Float[Array, "b n"]

@@ -1,8 +1,8 @@
 """Nested skewed normals: given the globals, each local's best sinh-arcsinh normal, by Newton steps.
 
   z_i = m_i + s_i t(e_i; a_i)  (`skew.py`) maximises  E f(g, z) + sum_i log s_i + E log t'(e_i; a_i).
-Given the globals the locals are independent, so the expectation over all of them is a sum of expectations
-over each, and a Gauss-Hermite rule of a few nodes has it: every local at its own node x_k, all at once.
+Given the globals the locals are independent, so the expectation over all of them is a sum of
+expectations over each. A Gauss-Hermite rule of a few nodes has it: all locals at their node x_k at once.
 With log s_i = l, its derivatives by (m, l, a) need z_m = 1, z_l = s t, z_a = s dt/da, and f', f'' at the
 nodes: a gradient and one product with the Hessian a node, whatever n.
 """
@@ -52,7 +52,7 @@ class NestedSkewed(Nested):
         skew = jnp.clip(laplace.skewness() / 3, -1.0, 1.0)
         x = jnp.concatenate([z, log_std, skew])
         slopes = jnp.zeros((3, structure.k, structure.n), z.dtype)
-        return cls(laplace.target, g, x, slopes, structure)
+        return cls(target=laplace.target, center=g, parameters=x, slopes=slopes, structure=structure)
 
     def step(self, g: Float[Array, " k"], x: Float[Array, "3 n"]) -> Newton:
         """x + A^-1 F, with F the gradient, and A minus the Hessian as it is where F = 0.

@@ -6,7 +6,7 @@ compares nothing: what it records is compared with the answer below by the ladde
 """
 
 import abc
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import equinox as eqx
 
@@ -25,6 +25,8 @@ class AbstractRung(eqx.Module):
 
     # What `explain` calls it: a noun with its article.
     title: ClassVar[str] = "a richer family"
+    # The family that this rung solves for, where a user asks for it by name: a Gaussian comes first then.
+    family: ClassVar[type[AbstractFamily] | None] = None
     # Whether it needs programs of its own. One that does is not tried where weighted draws of the
     # present answer would be trusted: the user waits for XLA, not for arithmetic.
     compiles: ClassVar[bool] = True
@@ -32,6 +34,11 @@ class AbstractRung(eqx.Module):
     @abc.abstractmethod
     def refuses(self, fit: "Fit") -> str | None:
         """Why it cannot be tried on this problem; None if it can. It is asked before any solver runs."""
+
+    def makes(self, q: AbstractFamily) -> bool:
+        """Whether a family that was asked for by name or handed in is this rung's to solve for."""
+        del q
+        return False
 
     @abc.abstractmethod
     def mends(self, evidence: Evidence) -> bool:
@@ -54,6 +61,6 @@ class AbstractRung(eqx.Module):
         return None
 
 
-def member(kind: type[AbstractFamily], dim: int, session: Recorder) -> AbstractFamily:
+def member(kind: type[AbstractFamily], dim: int, session: Recorder, **more: Any) -> AbstractFamily:
     """A member of a family as its `init` makes it, by one program."""
-    return eqx.filter_jit(kind.init)(dim, key=key_of(session.seed(kind.__name__)))
+    return eqx.filter_jit(kind.init)(dim, key=key_of(session.seed(kind.__name__)), **more)

@@ -1,4 +1,4 @@
-"""The study of implicit families in small: cells are computed, kept, not computed again, and tabulated."""
+"""The study of implicit families in small: cells are computed once, kept and tabulated."""
 
 import json
 import sys

@@ -10,6 +10,7 @@ Family = Literal[
     "real-nvp",
     "real-nvp-affine",
     "real-nvp-whitened",
+    "semi-implicit",
 ]
 Method = Literal["auto", "sgd", "saa", "bam"]
 Estimator = Literal[
@@ -30,6 +31,10 @@ Estimator = Literal[
     "score",
     "score-loo",
     "score-stein",
+    "sivi",
+    "uivi",
+    "uivi-stein",
+    "ksivi",
     "zvcv-gd-literal",
     "quadcv-literal",
 ]

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from .racing import race
     from .results import FitResult
     from .results.expectations import Expectations, posterior_expectations
+    from .results.loading import load
     from .results.refined import Refine, Refined
     from .scale.compilation_cache import keep_compiled
     from .session.history import Plateau, Reached
@@ -69,6 +70,7 @@ _HOMES = {
     "racing": ["race"],
     "results": ["FitResult"],
     "results.refined": ["Refine", "Refined"],
+    "results.loading": ["load"],
     "status": ["Status"],
     "estimators.samplers": ["Antithetic", "Iid", "LatinHypercube", "Rqmc"],
     "estimators.surrogates": ["QuadCV", "Taylor"],
@@ -130,6 +132,7 @@ __all__ = [
     "gradient_error",
     "gradient_variance",
     "keep_compiled",
+    "load",
     "loop",
     "lppd",
     "posterior_expectations",

@@ -403,7 +403,12 @@ def plain(text: str) -> str:
         text = text.replace(old, new)
     # Of the paper's ties only those between words: "f~" is its f with a tilde.
     text = re.sub(r"(?<!f)~", " ", text)
-    return re.sub(r"\s*=\s*", "=", re.sub(r"\s+", " ", text.replace("$", "")))
+    return words(text.replace("$", ""))
+
+
+def words(text: str) -> str:
+    """The text with single spaces, and none around an equals sign."""
+    return re.sub(r"\s*=\s*", "=", re.sub(r"\s+", " ", text))
 
 
 def quotations(results: Results) -> list[str]:
@@ -431,11 +436,11 @@ def problems(results: Results, page: str, source: str | None = None) -> list[str
         if not true(results):
             found.append(f"this is not true any more: {text}")
     if source is not None:
-        words = plain(source)
+        known = plain(source)
         found += [
             f"not the paper's words: {quote}"
             for quote in quotations(results)
-            if plain(quote) not in words
+            if words(quote) not in known
         ]
     return found
 

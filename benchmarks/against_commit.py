@@ -81,7 +81,7 @@ def judge_clock() -> list[float]:
     """One number that counts the seconds of looks at answers, where these are on the clock."""
     spent = [0.0]
     try:
-        from quietgrad.evaluation.judging import Judge
+        from quietgrad.evaluation.elbo_terms import Judge
     except ImportError:
         return spent
     look = Judge.terms

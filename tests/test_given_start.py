@@ -8,7 +8,7 @@ import optax
 import pytest
 
 import quietgrad as qg
-from quietgrad.evaluation.judging import Judge, paired_difference
+from quietgrad.evaluation.elbo_terms import ElboEvaluator, paired_difference
 
 SIZES = jnp.asarray(np.random.default_rng(0).normal(size=(40, 5)))
 SEEN = jnp.asarray(np.random.default_rng(1).random(40) < 0.6)
@@ -45,7 +45,7 @@ def bimodal(height=6.0, apart=9.0):
 
 def gain_over(target, q, start, pairs=2048):
     """How far q is above the start at draws that no fit has seen, with its standard error."""
-    judge = Judge(target, pairs=pairs, seed=jnp.array([7, 11], jnp.uint32))
+    judge = ElboEvaluator(target, pairs=pairs, seed=jnp.array([7, 11], jnp.uint32))
     return paired_difference(judge.terms(q), judge.terms(start))
 
 

@@ -7,7 +7,7 @@ import pytest
 from test_clock import Hands
 
 import quietgrad as qg
-from quietgrad.evaluation.judging import Terms, affordable_pairs, paired_difference
+from quietgrad.evaluation.elbo_terms import ElboTerms, affordable_pairs, paired_difference
 from quietgrad.session import Candidate, Ended, Evaluation, Problem, Recorder
 from quietgrad.session.clock import OPTIMISE, Clock
 from quietgrad.session.endings import Evidence, verify_status
@@ -23,16 +23,16 @@ def recorder(**settings):
 
 
 def terms(values, mean=0.0, std=1.0):
-    return Terms(np.asarray(values, float), np.full(2, mean), np.full(2, std), 0)
+    return ElboTerms(np.asarray(values, float), np.full(2, mean), np.full(2, std), 0)
 
 
 def test_a_worse_answer_is_never_kept():
-    book = recorder()
+    session = recorder()
     for step, q in enumerate([START, BEST, BETTER]):
-        book.evaluate(q, step)
-    assert book.answer.q is BEST
-    assert book.best.q is BEST
-    assert list(book.history.column("step")) == [0, 1, 2]
+        session.evaluate(q, step)
+    assert session.answer.q is BEST
+    assert session.best.q is BEST
+    assert list(session.history.column("step")) == [0, 1, 2]
 
 
 def test_the_same_draws_judge_everyone_and_differ_from_those_of_the_end():
@@ -42,17 +42,17 @@ def test_the_same_draws_judge_everyone_and_differ_from_those_of_the_end():
 
 
 def test_the_last_answer_is_preferred_only_if_none_is_clearly_better():
-    book = recorder()
-    book.prefer_last()
+    session = recorder()
+    session.prefer_last()
     rng = np.random.default_rng(0)
     noise = rng.normal(size=64)
-    book.record(Candidate(START, 0, terms(noise)))
-    book.record(Candidate(BETTER, 1, terms(noise + 1.0)))
+    session.record(Candidate(START, 0, terms(noise)))
+    session.record(Candidate(BETTER, 1, terms(noise + 1.0)))
     # Within two standard errors of the one before: 1/8 is the error of a mean of 64.
-    book.record(Candidate(BEST, 2, terms(1.0 - 0.1 + rng.normal(size=64))))
-    assert book.answer.q is BEST
-    book.record(Candidate(START, 3, terms(noise - 5.0)))
-    assert book.answer.q is BETTER
+    session.record(Candidate(BEST, 2, terms(1.0 - 0.1 + rng.normal(size=64))))
+    assert session.answer.q is BEST
+    session.record(Candidate(START, 3, terms(noise - 5.0)))
+    assert session.answer.q is BETTER
 
 
 def test_paired_differences_have_the_error_of_the_difference():
@@ -66,47 +66,47 @@ def test_paired_differences_have_the_error_of_the_difference():
 
 def test_limits_end_a_fit_at_the_next_look():
     hands = Hands()
-    book = recorder(seconds=10.0, clock=Clock(hands))
-    book.record(Candidate(START, 0, terms([0.0, 0.1])))
+    session = recorder(seconds=10.0, clock=Clock(hands))
+    session.record(Candidate(START, 0, terms([0.0, 0.1])))
     hands.now += 11
     with pytest.raises(Ended) as ended:
-        book.record(Candidate(BEST, 1, terms([1.0, 1.1])))
+        session.record(Candidate(BEST, 1, terms([1.0, 1.1])))
     assert ended.value.status is qg.Status.BUDGET
-    assert book.answer.q is BEST
+    assert session.answer.q is BEST
 
 
 def test_a_limit_of_optimisation_does_not_count_the_rest():
     hands = Hands()
-    book = recorder(optimise_seconds=10.0, clock=Clock(hands))
+    session = recorder(optimise_seconds=10.0, clock=Clock(hands))
     hands.now += 100
-    assert book.left() == 10
-    with book.clock.phase(OPTIMISE):
+    assert session.left() == 10
+    with session.clock.phase(OPTIMISE):
         hands.now += 9
-        book.check()
+        session.check()
         hands.now += 1
     with pytest.raises(Ended):
-        book.check()
+        session.check()
 
 
 def test_evaluation_keeps_to_its_share():
     hands = Hands()
-    book = recorder(evaluation=Evaluation(share=0.2), clock=Clock(hands))
-    judged = book.judge.terms
+    session = recorder(evaluation=Evaluation(share=0.2), clock=Clock(hands))
+    judged = session.evaluator.terms
 
     def slow(q):
         hands.now += 10
         return judged(q)
 
-    book.judge.terms = slow
-    assert book.can_evaluate()
-    book.evaluate(START, 0)
-    assert not book.can_evaluate()
-    with book.clock.phase(OPTIMISE):
+    session.evaluator.terms = slow
+    assert session.can_evaluate()
+    session.evaluate(START, 0)
+    assert not session.can_evaluate()
+    with session.clock.phase(OPTIMISE):
         hands.now += 99
-    assert not book.can_evaluate()
-    with book.clock.phase(OPTIMISE):
+    assert not session.can_evaluate()
+    with session.clock.phase(OPTIMISE):
         hands.now += 1
-    assert book.can_evaluate()
+    assert session.can_evaluate()
     assert recorder(evaluation=Evaluation(share=None)).can_evaluate()
 
 
@@ -115,27 +115,27 @@ def test_many_rows_or_coordinates_get_fewer_draws_and_it_says_so():
     assert affordable_pairs(100, 10**6, 64) < 64
     rows = np.zeros(2**22)
     wide = qg.Target(lambda z: -z @ z, lambda z, x: x * z[0], rows, dim=2)
-    book = Recorder(Problem(wide, START), key=jr.key(0))
-    shares = np.asarray(book.judge.rows)
+    session = Recorder(Problem(wide, START), key=jr.key(0))
+    shares = np.asarray(session.evaluator.rows)
     assert 0 < shares.size < wide.rows
     assert np.unique(shares).size == shares.size
-    assert "rows of its own" in book.evaluation_words()
-    assert book.judges.final.target is wide
+    assert "rows of its own" in session.evaluation_words()
+    assert session.evaluators.final.target is wide
 
 
 def test_a_method_that_never_improves_cannot_say_converged():
-    book = recorder()
-    book.evaluate(START, 0)
-    status, hint = book.true_ending(qg.Status.CONVERGED, "done", book.final_terms(START))
+    session = recorder()
+    session.evaluate(START, 0)
+    status, hint = session.verified_status(qg.Status.CONVERGED, "done", session.final_terms(START))
     assert status is qg.Status.STALLED
     assert "start" in hint
 
 
 def test_bad_draws_of_an_answer_are_told_whatever_the_method_claims():
-    book = recorder()
-    book.evaluate(START, 0)
-    answer = book.evaluate(BEST, 1)
-    known = Evidence(book.answers.start, answer, answer, lambda q: np.zeros((4, 2)), book.probe)
+    session = recorder()
+    session.evaluate(START, 0)
+    answer = session.evaluate(BEST, 1)
+    known = Evidence(session.answers.start, answer, answer, lambda q: np.zeros((4, 2)), session.probe)
     final = terms([0.0, -np.inf, 0.0, 0.0])._replace(bad=2)
     status, hint = verify_status(Problem(TARGET, START), qg.Status.CONVERGED, "", final, known)
     assert status is qg.Status.NON_FINITE
@@ -149,19 +149,19 @@ def test_a_callback_adds_columns_and_may_be_silent():
         seen.append((moment.step, moment.estimator_state))
         return {"first": float(moment.q.loc[0])} if moment.step else None
 
-    book = recorder(callback=callback)
-    book.evaluate(START, 0)
-    book.evaluate(BEST, 4, state="state")
+    session = recorder(callback=callback)
+    session.evaluate(START, 0)
+    session.evaluate(BEST, 4, state="state")
     assert seen == [(0, None), (4, "state")]
-    first = book.history.arrays()["first"]
+    first = session.history.arrays()["first"]
     assert np.isnan(first[0])
     assert first[1] == 0
 
 
 def test_streams_of_random_numbers_are_told_apart_by_name_and_key():
-    book = recorder()
-    words = {name: tuple(np.asarray(book.words(name))) for name in ("draws", "rows", "judge")}
+    session = recorder()
+    words = {name: tuple(np.asarray(session.seed(name))) for name in ("draws", "rows", "judge")}
     assert len(set(words.values())) == 3
-    assert tuple(np.asarray(recorder().words("draws"))) == words["draws"]
+    assert tuple(np.asarray(recorder().seed("draws"))) == words["draws"]
     other = Recorder(Problem(TARGET, START), key=jr.key(1))
-    assert tuple(np.asarray(other.words("draws"))) != words["draws"]
+    assert tuple(np.asarray(other.seed("draws"))) != words["draws"]

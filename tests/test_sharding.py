@@ -17,7 +17,7 @@ import pytest
 
 import quietgrad as qg
 from quietgrad.estimators.registry import REGISTRY
-from quietgrad.evaluation.judging import _terms
+from quietgrad.evaluation.elbo_terms import _terms
 from quietgrad.evaluation.points import AT_ONCE
 from quietgrad.fitting import problem_of
 from quietgrad.scale.sharding import check_mesh, spread

@@ -25,17 +25,17 @@ def main(name: str, jobs: list[str], *, cold: bool) -> None:
 
     if not cold:
         keep_compiled()
-    print(json.dumps(environment() | {"dirty": _changed()}), flush=True)
+    print(json.dumps(environment() | {"dirty": changed()}), flush=True)
     model, truth = load(name), read()[name]
     for number, job in enumerate(jobs):
         tool, seed = job.rsplit(":", 1)
         fit = peers.fit if tool in PEERS else fitting.fit
         row = {"model": name, "tool": tool, "seed": int(seed), "cold": cold and number == 0}
         row |= fit(model, truth, tool, int(seed))
-        print(json.dumps({key: _plain(value) for key, value in row.items()}), flush=True)
+        print(json.dumps({key: plain(value) for key, value in row.items()}), flush=True)
 
 
-def _changed() -> bool:
+def changed() -> bool:
     """Whether code differs from its commit; results that are being written do not count."""
     call = ["git", "status", "--porcelain", "--", "../src", "*.py", "zoo"]
     return bool(
@@ -43,7 +43,7 @@ def _changed() -> bool:
     )
 
 
-def _plain(value: object) -> object:
+def plain(value: object) -> object:
     """Six digits are enough, and JSON has no infinities."""
     if not isinstance(value, float):
         return value

@@ -35,11 +35,17 @@ def fits(model: str, jobs: list[tuple[str, int]], *, cold: bool) -> Iterator[tup
 
 
 def _lines(model: str, jobs: list[tuple[str, int]], *, cold: bool) -> Iterator[Row | str]:
-    """What a process prints, and at the end what went wrong, if it ended before it was ready."""
     command = [sys.executable, "-m", "zoo.cell", model, *(f"{tool}:{seed}" for tool, seed in jobs)]
     environment = os.environ | {"JAX_ENABLE_X64": "1", "TQDM_DISABLE": "1"}
+    return printed(command + ["--cold"] * cold, environment, rows=len(jobs))
+
+
+def printed(
+    command: list[str], environment: dict[str, str], *, rows: int, limit: float = LIMIT
+) -> Iterator[Row | str]:
+    """What a process prints, and at the end what went wrong, if rows are missing."""
     process = subprocess.Popen(
-        command + ["--cold"] * cold,
+        command,
         cwd=Path(__file__).parent.parent,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -59,7 +65,7 @@ def _lines(model: str, jobs: list[tuple[str, int]], *, cold: bool) -> Iterator[R
         late = True
         process.kill()
 
-    timer = threading.Timer(LIMIT, end)
+    timer = threading.Timer(limit, end)
     timer.start()
     try:
         for text in process.stdout:
@@ -68,7 +74,7 @@ def _lines(model: str, jobs: list[tuple[str, int]], *, cold: bool) -> Iterator[R
             line = json.loads(text)
             ready += "model" in line
             timer.cancel()
-            timer = threading.Timer(LIMIT, end)
+            timer = threading.Timer(limit, end)
             timer.start()
             yield line
         process.wait()
@@ -76,10 +82,10 @@ def _lines(model: str, jobs: list[tuple[str, int]], *, cold: bool) -> Iterator[R
         timer.cancel()
         process.kill()
     reader.join(timeout=10)
-    if ready < len(jobs):
+    if ready < rows:
         # The last line names the error; those above it, places on one machine.
         last = "".join(said).strip().split("\n")[-1]
-        yield f"not ready after {LIMIT:.0f} s" if late else last[-400:] or "it died"
+        yield f"not ready after {limit:.0f} s" if late else last[-400:] or "it died"
 
 
 def failed(model: str, tool: str, seed: int, fault: str) -> Row:

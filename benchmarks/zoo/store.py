@@ -1,9 +1,12 @@
 """Rows of fits as JSON, one file for each tool; every row names the environment it was made in."""
 
+import contextlib
 import datetime
+import fcntl
 import hashlib
 import json
 import os
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +16,32 @@ FOLDER = Path(__file__).parent.parent / "results"
 Row = dict[str, Any]
 
 
-class Store:
-    """The files `zoo_LABEL_TOOL.json` of a folder. A row is known by model, tool and seed."""
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Only one process at a time reads, changes and writes files of this folder."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
-    def __init__(self, label: str = "fits", folder: Path = FOLDER):
-        self._label, self._folder = label, folder
+
+class Store:
+    """The files `ZOO_LABEL_TOOL.json` of a folder. A row is known by model, tool and seed.
+
+    `models` are those of the zoo, in its order.
+    """
+
+    def __init__(
+        self,
+        label: str = "fits",
+        folder: Path = FOLDER,
+        *,
+        zoo: str = "zoo",
+        models: Iterable[str] = tuple(REGISTRY),
+    ):
+        self._name, self._folder, self._models = f"{zoo}_{label}", folder, tuple(models)
 
     def rows(self, tool: str) -> list[Row]:
         """The stored rows of a tool, in the order of the zoo."""
@@ -32,13 +56,17 @@ class Store:
         return self._read(tool)["environments"]
 
     def put(self, row: Row, environment: Row) -> None:
-        """Store a row in the place of an older one of the same fit."""
+        """Store a row in the place of an older one of the same fit; several processes may do so."""
+        with locked(self._folder):
+            self._put(row, environment)
+
+    def _put(self, row: Row, environment: Row) -> None:
         tool, stored = row["tool"], self._read(row["tool"])
         name = hashlib.sha256(json.dumps(environment, sort_keys=True).encode()).hexdigest()[:8]
         row = row | {"environment": name, "date": datetime.date.today().isoformat()}
         same = (row["model"], row["seed"])
         rows = [old for old in stored["rows"] if (old["model"], old["seed"]) != same] + [row]
-        order = {model: number for number, model in enumerate(REGISTRY)}
+        order = {model: number for number, model in enumerate(self._models)}
         # A model that has left the zoo takes its rows along.
         rows = sorted(
             (row for row in rows if row["model"] in order),
@@ -49,7 +77,7 @@ class Store:
         self._write(tool, {key: known[key] for key in known if key in used}, rows)
 
     def _path(self, tool: str) -> Path:
-        return self._folder / f"zoo_{self._label}_{tool}.json"
+        return self._folder / f"{self._name}_{tool}.json"
 
     def _read(self, tool: str) -> Row:
         path = self._path(tool)

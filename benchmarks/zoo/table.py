@@ -69,7 +69,7 @@ def _with_seeds(rows: list[Row], seeds: int) -> int:
 
 def summary(rows: list[Row], references: dict[str, Any]) -> list[str]:
     """One line for each tool, over models and seeds."""
-    lines = [_line(HEAD), _line(["---"] * len(HEAD))]
+    lines = [line(HEAD), line(["---"] * len(HEAD))]
     for tool, words in TOOLS.items():
         own = [(row, references[row["model"]]) for row in rows if row["tool"] == tool]
         if not own:
@@ -83,43 +83,43 @@ def summary(rows: list[Row], references: dict[str, Any]) -> list[str]:
         cells += [f"{known.count('right')} of {len(known)} ({_percent(known)})", len(good)]
         cells += [f"{sum(map(trust_is_wrong, trusting))} of {len(trusting)}"]
         cells += [f"{sum(map(needless_warning, good))} of {len(good)}"]
-        lines.append(_line(cells))
+        lines.append(line(cells))
     return lines
 
 
 def seconds(rows: list[Row]) -> list[str]:
     """First and second fits in a fresh process, and their verdicts."""
     head = ("tool", "models", "first fit", "second fit", "verdict after the second")
-    lines = [_line(head), _line(["---"] * len(head))]
+    lines = [line(head), line(["---"] * len(head))]
     for tool, words in TOOLS.items():
         own = [row for row in rows if row["tool"] == tool]
         if not own:
             continue
         first, second = ([row for row in own if row["cold"] is cold] for cold in (True, False))
-        cells = [words, len(first), _median(first, "seconds"), _median(second, "seconds")]
-        lines.append(_line([*cells, _median(second, "verdict_seconds")]))
+        cells = [words, len(first), median(first, "seconds"), median(second, "seconds")]
+        lines.append(line([*cells, median(second, "verdict_seconds")]))
     return lines
 
 
 def by_model(rows: list[Row], references: dict[str, Any]) -> list[str]:
     """One line for each model: the largest error of a mean over seeds, and the class of the worst."""
     tools = [tool for tool in TOOLS if any(row["tool"] == tool for row in rows)]
-    lines = [_line(["model", "dim", *tools]), _line(["---"] * (2 + len(tools)))]
+    lines = [line(["model", "dim", *tools]), line(["---"] * (2 + len(tools)))]
     for name, reference in references.items():
         cells = [f"{name} (held back)" if name in HELD_BACK else name, reference["dim"]]
         for tool in tools:
             own = [row for row in rows if (row["model"], row["tool"]) == (name, tool)]
             cells.append(_worst(own, reference) if own else "")
         if any(cells[2:]):
-            lines.append(_line(cells))
+            lines.append(line(cells))
     return lines
 
 
-def where(store: Store) -> list[str]:
+def where(store: Store, known: Iterable[str] = tuple(TOOLS)) -> list[str]:
     """Dates, code and machine of the rows, one line for each environment and the tools it served."""
     tools: dict[str, list[str]] = {}
     places: dict[str, str] = {}
-    for tool in TOOLS:
+    for tool in known:
         for name, place in store.environments(tool).items():
             rows = [row for row in store.rows(tool) if row["environment"] == name]
             dates = sorted({row["date"] for row in rows})
@@ -139,7 +139,8 @@ def _worst(rows: list[Row], reference: dict[str, Any]) -> str:
     return f"{off} {classify(row, reference)}"
 
 
-def _median(rows: list[Row], name: str) -> str:
+def median(rows: list[Row], name: str) -> str:
+    """Of the rows that have this number."""
     known = [row[name] for row in rows if row.get(name) is not None]
     return f"{statistics.median(known):.1f}" if known else "–"
 
@@ -148,5 +149,6 @@ def _percent(labels: list[str]) -> str:
     return f"{100 * labels.count('right') / len(labels):.0f} %" if labels else "–"
 
 
-def _line(cells: Iterable[Any]) -> str:
+def line(cells: Iterable[Any]) -> str:
+    """A line of a Markdown table."""
     return f"| {' | '.join(map(str, cells))} |"

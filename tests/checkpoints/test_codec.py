@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import quietgrad as qg
-from quietgrad.evaluation.judging import Terms
-from quietgrad.session.checkpoints.book import Book, Entry
+from quietgrad.evaluation.elbo_terms import ElboTerms
+from quietgrad.session.checkpoints.checkpoint import Checkpoint, Entry
 from quietgrad.session.checkpoints.codec import Decoder, Encoder
 from quietgrad.session.checkpoints.file import NAME, read_file, write_file
 
@@ -59,11 +59,11 @@ def test_containers_and_numbers_come_back(tmp_path):
 
 def test_objects_are_stored_once_and_stay_one(tmp_path):
     q = qg.LowRank.init(4, rank=2, key=jr.key(0))
-    terms = Terms(np.arange(3.0), np.zeros(4), np.ones(4), 0)
+    terms = ElboTerms(np.arange(3.0), np.zeros(4), np.ones(4), 0)
     first, second, (third, found) = there_and_back((q, q, (q, terms)), tmp_path / NAME)
     assert first is second is third
     assert eqx.tree_equal(first, q)
-    assert type(found) is Terms
+    assert type(found) is ElboTerms
     assert found.elbo == 1.0
     assert repr(first) == repr(q)
 
@@ -126,28 +126,28 @@ class Loop(NamedTuple):
     turn: int
 
 
-def test_a_book_gives_back_what_was_kept_and_writes_within_its_share(tmp_path):
-    fit, book = Fit(), Book(tmp_path / NAME, {}, {})
-    mark = book.mark("loop", fit)
-    assert mark.kept is None
-    mark.keep(Loop(1))
+def test_a_checkpoint_gives_back_what_was_stored_and_writes_within_its_share(tmp_path):
+    fit, checkpoint = Fit(), Checkpoint(tmp_path / NAME, {}, {})
+    slot = checkpoint.slot("loop", fit)
+    assert slot.stored is None
+    slot.store(Loop(1))
     written = (tmp_path / NAME).read_bytes()
     # Writing took a second: for the next nineteen there is no other.
-    book._took, fit.clock = 1.0, 19.0
-    mark.keep(Loop(2))
+    checkpoint._took, fit.clock = 1.0, 19.0
+    slot.store(Loop(2))
     assert (tmp_path / NAME).read_bytes() == written
     fit.clock = 20.0
-    mark.keep(Loop(3))
+    slot.store(Loop(3))
     assert (tmp_path / NAME).read_bytes() != written
-    later = Book(tmp_path / NAME, {}, {}, entries=[Entry("loop", Loop(3), 7)])
+    later = Checkpoint(tmp_path / NAME, {}, {}, entries=[Entry("loop", Loop(3), 7)])
     assert later.replaying
-    assert later.mark("loop", fit).kept == Loop(3)
+    assert later.slot("loop", fit).stored == Loop(3)
     assert fit.state == 7
     assert not later.replaying
-    assert later.mark("next", fit).kept is None
+    assert later.slot("next", fit).stored is None
 
 
 def test_stages_in_another_order_are_refused(tmp_path):
-    book = Book(tmp_path / NAME, {}, {}, entries=[Entry("starts", 1, 0)])
+    checkpoint = Checkpoint(tmp_path / NAME, {}, {}, entries=[Entry("starts", 1, 0)])
     with pytest.raises(ValueError, match="'starts' where this fit has 'anneal'"):
-        book.mark("anneal", Fit())
+        checkpoint.slot("anneal", Fit())

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import quietgrad as qg
-from quietgrad.evaluation.judging import Judge
+from quietgrad.evaluation.elbo_terms import ElboEvaluator
 from quietgrad.solvers import bam
 from quietgrad.solvers.bam import matched
 
@@ -47,7 +47,7 @@ def test_a_gaussian_is_found():
     result = qg.fit(target, "full-rank", method="bam", key=jr.key(0))
     assert result.status is qg.Status.CONVERGED
     best = 0.5 * (2 * np.log(2 * np.pi) - np.linalg.slogdet(np.asarray(precision))[1])
-    terms = Judge(target, pairs=2000, seed=jr.key_data(jr.key(1))).terms(result.q)
+    terms = ElboEvaluator(target, pairs=2000, seed=jr.key_data(jr.key(1))).terms(result.q)
     # Score matching is exact on Gaussians: what is left is the judge's gain of 0.1 nats.
     assert abs(terms.elbo - best) < 0.1 + 5 * terms.error
 

@@ -6,7 +6,7 @@ import pytest
 import quietgrad as qg
 from quietgrad.fitting import problem_of
 from quietgrad.session import Recorder
-from quietgrad.session.judges import JUDGED_ROWS
+from quietgrad.session.evaluators import JUDGED_ROWS
 
 
 @pytest.mark.parametrize("more", [0, 1])
@@ -14,4 +14,4 @@ def test_the_last_answer_is_preferred_where_rows_are_many(more, key):
     x = np.random.default_rng(0).normal(size=JUDGED_ROWS + more)
     target = qg.Target(lambda z: -0.5 * z @ z, lambda z, x: -0.5 * (x - z[0]) ** 2, x, dim=1)
     session = Recorder(problem_of(target, "mean-field", None, key=key), key=key)
-    assert (session.judge.rows is not None) == session.answers.prefer_last == bool(more)
+    assert (session.evaluator.rows is not None) == session.answers.prefer_last == bool(more)

@@ -11,7 +11,7 @@ from sessions import session_of
 import quietgrad as qg
 from quietgrad.diagnostics.expected_gain import expected_gain, paired_square
 from quietgrad.evaluation.difference import Difference
-from quietgrad.evaluation.judging import Judge, paired_difference
+from quietgrad.evaluation.elbo_terms import ElboEvaluator, paired_difference
 from quietgrad.evaluation.points import Points
 from quietgrad.families import REGISTRY, FitsQuadratic
 from quietgrad.methods.gaussian import Curvature
@@ -81,7 +81,7 @@ def test_the_fixed_point_is_stationary_for_the_elbo(name, key):
     found, *_ = run(target, make(name, jr.key(0), 2))
     method = qg.Sgd(qg.estimator("quiet", draws=20), steps=3000)
     longer = qg.fit(target, found.q, method=method, key=key)
-    judge = Judge(target, pairs=2000, seed=jr.key_data(jr.key(9)))
+    judge = ElboEvaluator(target, pairs=2000, seed=jr.key_data(jr.key(9)))
     gain = judge.terms(longer.q).values - judge.terms(found.q).values
     assert np.mean(gain) < 0.01 + 5 * np.std(gain) / np.sqrt(gain.size)
 

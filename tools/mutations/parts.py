@@ -306,7 +306,7 @@ SURROGATES = [
     ),
     Mutant(
         "one set of further draws for both means",
-        "estimators/surrogates/quadcv/flow.py",
+        "estimators/surrogates/quadcv/quadcv.py",
         "more = q.base.sample(shape, q.dtype, key=key_mean)",
         "more = q.base.sample(shape, q.dtype, key=key_center)",
         "the mean of the flow's control variate is biased",
@@ -330,7 +330,7 @@ SURROGATES = [
     ),
     Mutant(
         "a cross term counted half",
-        "estimators/surrogates/quadcv/products.py",
+        "estimators/surrogates/quadcv/coefficient.py",
         "square = jnp.sum(ours * (metric * ours - 2 * along_mean)) / e.shape[0]",
         "square = jnp.sum(ours * (metric * ours - along_mean)) / e.shape[0]",
         "beta is not the best one",

@@ -1,4 +1,4 @@
-"""Random keys as words, and normal draws as `jax.random` makes them, bit for bit, in one fused loop.
+"""Keys as words, streams of a key by name, and normal draws as `jax.random` makes them, bit for bit.
 
 On CPUs jax rolls the rounds of its generator (Threefry-2x32; Salmon et al. 2011) into a loop over whole
 arrays, which compiles sooner and runs at less than half the speed; drawing is a large part of a cheap
@@ -6,6 +6,7 @@ model's step.
 """
 
 import math
+import zlib
 from typing import Any
 
 import jax
@@ -13,6 +14,8 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, Key, UInt32
+
+from .device import on_device
 
 ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 PARITY = 0x1BD11BDA
@@ -70,3 +73,21 @@ def _counts(shape: tuple[int, ...]) -> UInt32[Array, "..."]:
         place = jax.lax.broadcasted_iota(jnp.uint32, shape, axis)
         counts, stride = counts + place * jnp.uint32(stride), stride * shape[axis]
     return counts
+
+
+class Streams:
+    """Random numbers that depend on the key and a name alone.
+
+    Worked out on the host: splitting a key eagerly would compile programs.
+    """
+
+    def __init__(self, key: Key[Array, ""]):
+        self._key = key_words(key)
+
+    def seed(self, stream: str) -> UInt32[Array, "2"]:
+        """The two words of the key of a stream."""
+        return on_device(self.rng(stream).integers(0, 2**32, 2, np.uint32))
+
+    def rng(self, stream: str, *numbers: int) -> np.random.Generator:
+        """The host's random numbers of a stream, or of one step of it."""
+        return np.random.default_rng([*self._key, zlib.crc32(stream.encode()), *numbers])

@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 from .._util.device import on_device
 from ..evaluation.host_draws import sobol_pairs
 from ..evaluation.points import Points
-from ..families import AbstractFamily
+from ..families import AbstractFamily, OnHost
 
 # Pairs that are quasi-random together; groups of them are independent of each other.
 PAIRS = 64
@@ -51,7 +51,11 @@ def draw(q: AbstractFamily, points: Points, rng: np.random.Generator, draws: int
     """At least `draws` of them; one gradient of the target each."""
     groups = max(LEAST_GROUPS, -(-draws // (2 * PAIRS)))
     e = [sobol_pairs(q.base, PAIRS, q.base_dim, rng) for _ in range(groups)]
-    parts = [jax.device_get(_carry(q, on_device(block, q.dtype))) for block in e]
+    if isinstance(q, OnHost):
+        # Without a program of its own.
+        parts = [q.host_transport_and_log_prob(block) for block in e]
+    else:
+        parts = [jax.device_get(_carry(q, on_device(block, q.dtype))) for block in e]
     z = np.concatenate([part[0] for part in parts]).astype(float)
     log_q = np.concatenate([part[1] for part in parts]).astype(float)
     values, slope = points(z)

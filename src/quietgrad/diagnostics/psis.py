@@ -10,6 +10,8 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
+from .pareto import smoothed_tail
+
 # Fewer finite draws than this say nothing about a tail.
 LEAST = 25
 # Log weights that differ by less are equal: no average could tell, and single precision may add as much.
@@ -64,24 +66,23 @@ def _smoothed(
     log_weights: Float[np.ndarray, " draws"],
 ) -> tuple[Float[np.ndarray, " draws"], float]:
     """Log weights with a smoothed tail, and its shape; equal ones have no tail."""
-    # Imported here, as it takes SciPy's statistics along, which nothing else needs.
-    from arviz_stats.base.array import array_stats
-
-    tail = np.sort(log_weights)[-tail_size(log_weights.size) - 1 :]
+    size = tail_size(log_weights.size)
+    tail = np.sort(log_weights)[-size - 1 :]
     if np.ptp(tail) < EQUAL:
         return log_weights, -math.inf
-    # psislw takes log likelihoods, whose negatives are the log weights.
     with np.errstate(all="ignore"):
-        smoothed, khat = array_stats.psislw(-log_weights)
-    if np.all(np.isfinite(smoothed)):
-        return smoothed, float(khat)
-    # It divides by differences within the tail, which may be zero: single precision rounds to a grid
-    # where log densities are large. The shape is then that of a tail with its ties broken.
+        smoothed, khat = smoothed_tail(log_weights, size)
+    if math.isfinite(khat) and np.all(np.isfinite(smoothed)):
+        return smoothed, khat
+    # The fit divides by differences within the tail, which may be zero: single precision rounds to a
+    # grid where log densities are large. The shape is then that of a tail with its ties broken.
     gaps = np.diff(tail)
     broken = np.min(gaps[gaps > 0]) * (np.random.default_rng(0).random(log_weights.size) - 0.5)
-    return log_weights, float(array_stats.psislw(-log_weights - broken)[1])
+    moved = log_weights + broken
+    with np.errstate(all="ignore"):
+        return log_weights, smoothed_tail(moved - np.max(moved), size)[1]
 
 
 def tail_size(draws: int) -> int:
     """How many of the largest weights are fitted."""
-    return int(math.ceil(min(0.2 * draws, 3 * math.sqrt(draws))))
+    return int(min(0.2 * draws, 3 * math.sqrt(draws)))

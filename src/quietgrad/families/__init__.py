@@ -1,17 +1,22 @@
 """Variational families q(z; lambda): a transport of base draws, and what is known of it."""
 
 from .advice import Advice
-from .capabilities import HasDiagonalScale, HasEntropy, HasMoments, HasPathMetric, Invertible
+from .capabilities import HasDiagonalScale, HasEntropy, HasMoments, HasPathMetric, Invertible, OnHost
+from .conditional import Hierarchical
+from .curved import Curved
 from .family import AbstractFamily, split
 from .fits_quadratic import FitsQuadratic
 from .flow import AbstractFlow
 from .full_rank import FullRank
 from .low_rank import LowRank
 from .mean_field import MeanField
+from .mixture import Components, Mixture
 from .real_nvp import AffineRealNVP, RealNVP
 from .registry import ANY_FAMILY, OTHER_NAMES, REGISTRY, named
 from .structured import AbstractStructured, Arrowhead, Chain
+from .triangular import Triangular
 from .whitened_flow import WhitenedRealNVP
+from .whitened_layers import AutoregressiveFlow, SplineFlow
 from .with_hyperparameters import (
     AbstractWithHyperparameters,
     WithHyperparameters,
@@ -30,17 +35,25 @@ __all__ = [
     "Advice",
     "AffineRealNVP",
     "Arrowhead",
+    "AutoregressiveFlow",
     "Chain",
+    "Components",
+    "Curved",
     "FitsQuadratic",
     "FullRank",
     "HasDiagonalScale",
     "HasEntropy",
     "HasMoments",
     "HasPathMetric",
+    "Hierarchical",
     "Invertible",
     "LowRank",
     "MeanField",
+    "Mixture",
+    "OnHost",
     "RealNVP",
+    "SplineFlow",
+    "Triangular",
     "WhitenedRealNVP",
     "WithHyperparameters",
     "WithHyperparametersAndEntropy",

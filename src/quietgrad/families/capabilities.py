@@ -6,6 +6,7 @@ from collections.abc import Callable
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 # The product of rows with a symmetric matrix.
@@ -26,6 +27,24 @@ class Invertible(eqx.Module):
     @abc.abstractmethod
     def inverse(self, z: Float[Array, " dim"]) -> Float[Array, " dim"]:
         """e with T(e) = z."""
+
+
+class OnHost(eqx.Module):
+    """A family that can carry draws in NumPy: evaluating it compiles no program of its own."""
+
+    @abc.abstractmethod
+    def host_transport(self, e: Float[np.ndarray, "draws base"]) -> Float[np.ndarray, "draws dim"]:
+        """`transport` of many draws."""
+
+    @abc.abstractmethod
+    def host_log_prob(self, e: Float[np.ndarray, "draws base"]) -> Float[np.ndarray, " draws"]:
+        """log q at the points that draws are carried to."""
+
+    def host_transport_and_log_prob(
+        self, e: Float[np.ndarray, "draws base"]
+    ) -> tuple[Float[np.ndarray, "draws dim"], Float[np.ndarray, " draws"]]:
+        """Both, for families that find them together."""
+        return self.host_transport(e), self.host_log_prob(e)
 
 
 class HasMoments(eqx.Module):

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Key, PyTree
 
 from .._util.checks import whole
+from ..targets import Target
 from .advice import Advice
 from .bases import AbstractBase
 
@@ -33,6 +34,12 @@ class AbstractFamily(eqx.Module):
     @abc.abstractmethod
     def init(cls, dim: int, *, key: Key[Array, ""]) -> "AbstractFamily":
         """A random start, as in the paper's experiments."""
+
+    @classmethod
+    def for_target(cls, target: Target, *, key: Key[Array, ""]) -> "AbstractFamily":
+        """The start of a family that was asked for by name: `init`, by one program."""
+        assert target.dim is not None
+        return eqx.filter_jit(cls.init)(target.dim, key=key)
 
     @property
     @abc.abstractmethod

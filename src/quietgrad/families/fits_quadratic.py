@@ -5,11 +5,11 @@ import abc
 import numpy as np
 from jaxtyping import Float
 
-from .capabilities import HasPathMetric
+from .capabilities import HasPathMetric, OnHost
 from .family import AbstractFamily
 
 
-class FitsQuadratic(AbstractFamily, HasPathMetric):
+class FitsQuadratic(AbstractFamily, HasPathMetric, OnHost):
     """A location-scale family whose best member for a quadratic log density is known, on the host.
 
     NumPy in double precision: a fit by curvature calls these a few dozen times, and its linear algebra
@@ -26,14 +26,6 @@ class FitsQuadratic(AbstractFamily, HasPathMetric):
         self, mean: Float[np.ndarray, " dim"], precision: Float[np.ndarray, "dim dim"]
     ) -> "FitsQuadratic":
         """The member with the highest ELBO on -(z - mean)' precision (z - mean) / 2."""
-
-    @abc.abstractmethod
-    def host_transport(self, e: Float[np.ndarray, "draws base"]) -> Float[np.ndarray, "draws dim"]:
-        """`transport` of many draws."""
-
-    @abc.abstractmethod
-    def host_log_prob(self, e: Float[np.ndarray, "draws base"]) -> Float[np.ndarray, " draws"]:
-        """log q at the points that draws are carried to."""
 
     def host_root(self) -> Float[np.ndarray, "dim dim"]:
         """A matrix B with BB' = Cov z."""

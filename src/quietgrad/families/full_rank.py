@@ -5,7 +5,7 @@ The triangle is one packed vector, so that every parameter is free and counted o
 
 import functools
 import math
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import jax.numpy as jnp
 import jax.random as jr
@@ -45,6 +45,23 @@ class FullRank(FitsQuadratic, HasEntropy, Invertible):
         loc, log_diagonal = spread * jr.normal(key, (2, dim))
         return cls(loc=loc, packed=pack_triangle(jnp.diag(log_diagonal)), base=base)
 
+    @classmethod
+    def of_host(
+        cls,
+        loc: Float[np.ndarray, " dim"],
+        scale: Float[np.ndarray, "dim dim"],
+        dtype: Any,
+        base: AbstractBase = Normal(),
+    ) -> "FullRank":
+        """The member with this location and C, without compiling anything."""
+        packed = on_device(host_pack(scale), dtype)
+        return cls(loc=on_device(loc, dtype), packed=packed, base=base)
+
+    @classmethod
+    def unit(cls, dim: int, dtype: Any, base: AbstractBase = Normal()) -> "FullRank":
+        """Unit scales around zero, without compiling anything."""
+        return cls.of_host(np.zeros(dim), np.eye(dim), dtype, base)
+
     @property
     def dim(self) -> int:
         """Length of z."""
@@ -79,12 +96,12 @@ class FullRank(FitsQuadratic, HasEntropy, Invertible):
 
     def scale(self) -> Float[Array, "dim dim"]:
         """C, lower triangular."""
-        raw = _unpack(self.packed, self.dim)
+        raw = unpack_triangle(self.packed, self.dim)
         return jnp.tril(raw, -1) + jnp.diag(jnp.exp(jnp.diagonal(raw)))
 
     def log_diagonal(self) -> Float[Array, " dim"]:
         """log of the diagonal of C."""
-        return jnp.diagonal(_unpack(self.packed, self.dim))
+        return jnp.diagonal(unpack_triangle(self.packed, self.dim))
 
     def transport(self, e: Float[Array, " base"]) -> Float[Array, " dim"]:
         """z = mu + C e."""
@@ -183,33 +200,44 @@ class FullRank(FitsQuadratic, HasEntropy, Invertible):
         return moved[rows, columns] / np.where(rows == columns, np.sqrt(2), 1.0)
 
     def _with(self, loc: Float[np.ndarray, " dim"], scale: Float[np.ndarray, "dim dim"]) -> "FullRank":
-        raw = np.tril(scale, -1) + np.diag(np.log(np.diagonal(scale)))
-        packed = np.zeros(self.packed.shape[0], self.dtype)
-        rows, columns = np.tril_indices(self.dim)
-        packed[_host_order(self.dim)[rows, columns]] = raw[rows, columns]
-        return FullRank(loc=on_device(loc, self.dtype), packed=on_device(packed), base=self.base)
+        return FullRank.of_host(loc, scale, self.dtype, self.base)
 
     def _host_scale(self) -> Float[np.ndarray, "dim dim"]:
-        raw = np.tril(np.asarray(self.packed, float)[_host_order(self.dim)])
-        return np.tril(raw, -1) + np.diag(np.exp(np.diagonal(raw)))
+        return host_unpack(self.packed, self.dim)
+
+
+def host_pack(scale: Float[np.ndarray, "dim dim"]) -> Float[np.ndarray, " triangle"]:
+    """The packed form of a lower triangle C, with the logarithm of its diagonal."""
+    dim = len(scale)
+    raw = np.tril(scale, -1) + np.diag(np.log(np.diagonal(scale)))
+    packed, (rows, columns) = np.zeros(dim * (dim + 1) // 2), np.tril_indices(dim)
+    packed[_host_order(dim)[rows, columns]] = raw[rows, columns]
+    return packed
+
+
+def host_unpack(packed: Any, dim: int) -> Float[np.ndarray, "dim dim"]:
+    """C, in double precision."""
+    raw = np.tril(np.asarray(packed, float)[_host_order(dim)])
+    return np.tril(raw, -1) + np.diag(np.exp(np.diagonal(raw)))
 
 
 @functools.lru_cache(maxsize=8)
 def _host_order(dim: int) -> Int[np.ndarray, "dim dim"]:
-    """Where each entry of the triangle is packed: `_unpack` of the numbers 0, 1, 2, ..."""
+    """Where each entry of the triangle is packed: `unpack_triangle` of the numbers 0, 1, 2, ..."""
     packed = np.arange(dim * (dim + 1) // 2)
     return np.concatenate([packed[dim:], packed[::-1]]).reshape(dim, dim)
 
 
 def pack_triangle(matrix: Float[Array, "dim dim"]) -> Float[Array, " triangle"]:
-    """The packed form of a lower triangle, its diagonal as it is: the inverse of `_unpack`."""
+    """The packed form of a lower triangle, its diagonal as it is: the inverse of `unpack_triangle`."""
     dim = matrix.shape[0]
-    index = _unpack(jnp.arange(dim * (dim + 1) // 2), dim)
+    index = unpack_triangle(jnp.arange(dim * (dim + 1) // 2), dim)
     rows, columns = jnp.tril_indices(dim)
     return jnp.zeros(rows.size, matrix.dtype).at[index[rows, columns]].set(matrix[rows, columns])
 
 
-def _unpack(packed: Num[Array, " triangle"], dim: int) -> Num[Array, "dim dim"]:
+def unpack_triangle(packed: Num[Array, " triangle"], dim: int) -> Num[Array, "dim dim"]:
+    """The lower triangle of a packed vector."""
     # Reading `packed` and its reverse as one (dim, dim) array puts every entry once in the lower
     # triangle: slices and a reversal only, where a scatter would be slow.
     return jnp.tril(jnp.concatenate([packed[dim:], packed[::-1]]).reshape(dim, dim))

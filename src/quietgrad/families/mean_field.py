@@ -34,6 +34,13 @@ class MeanField(FitsQuadratic, HasEntropy, HasDiagonalScale, Invertible):
         return cls(loc=loc, log_std=log_std, base=base)
 
     @classmethod
+    def random(cls, dim: int, rng: np.random.Generator, spread: float = 0.5) -> "MeanField":
+        """The same start by numbers of the host, which takes no program."""
+        loc, log_std = spread * rng.standard_normal((2, whole(dim, "dim", least=1)))
+        dtype = jnp.result_type(float)
+        return cls(loc=on_device(loc, dtype), log_std=on_device(log_std, dtype))
+
+    @classmethod
     def start_of(cls, q: AbstractFamily, rng: np.random.Generator, spread: float = 0.5) -> "MeanField":
         """The mean-field start that goes with q: q itself if it is one, else a random one like it."""
         if isinstance(q, MeanField):

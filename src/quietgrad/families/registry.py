@@ -3,21 +3,31 @@
 from typing import Any
 
 from .._util.checks import unknown
+from .conditional import Hierarchical
 from .family import AbstractFamily
 from .flow import AbstractFlow
 from .full_rank import FullRank
 from .low_rank import LowRank
 from .mean_field import MeanField
+from .mixture import Mixture
 from .real_nvp import AffineRealNVP, RealNVP
+from .structured import Arrowhead, Chain
 from .whitened_flow import WhitenedRealNVP
+from .whitened_layers import AutoregressiveFlow, SplineFlow
 
 REGISTRY: dict[str, type[AbstractFamily]] = {
     "mean-field": MeanField,
     "low-rank": LowRank,
     "full-rank": FullRank,
+    "arrowhead": Arrowhead,
+    "chain": Chain,
+    "hierarchical": Hierarchical,
+    "mixture": Mixture,
     "real-nvp": RealNVP,
     "real-nvp-affine": AffineRealNVP,
     "real-nvp-whitened": WhitenedRealNVP,
+    "autoregressive-flow": AutoregressiveFlow,
+    "spline-flow": SplineFlow,
 }
 # The name that stands for a family of the method's choice.
 ANY_FAMILY = "auto"

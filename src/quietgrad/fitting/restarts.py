@@ -17,10 +17,10 @@ from .._util.device import on_device
 from .._util.random import key_of, key_words
 from ..diagnostics.agreement import BEHIND, NOT_RUN, SAME, Agreement, Start
 from ..diagnostics.diagnosis import Restart
-from ..evaluation.judging import Terms, paired_difference
+from ..evaluation.elbo_terms import ElboTerms, paired_difference
 from ..families import MeanField
 from ..methods import AbstractMethod
-from ..methods.method import Scouted
+from ..methods.method import Piloted
 from ..results import FitResult
 from ..scale.sharding import shares_starts
 from ..session import Ended, Problem, Recorder
@@ -37,7 +37,7 @@ class Finished(NamedTuple):
     """A fit, and its answer at the draws that all of them are compared at."""
 
     result: FitResult
-    terms: Terms
+    terms: ElboTerms
 
 
 # A recorder for the start of this number; that of none in particular compares them.
@@ -122,7 +122,7 @@ def fit_restarts(
     )
 
 
-def _plan(scouted: Sequence[Scouted] | None, count: int) -> tuple[list[int], list[int]]:
+def _plan(scouted: Sequence[Piloted] | None, count: int) -> tuple[list[int], list[int]]:
     """The starts to finish, the most promising first, and for each start the one that it goes with."""
     leader = list(range(count))
     if scouted is None:
@@ -140,7 +140,7 @@ def _plan(scouted: Sequence[Scouted] | None, count: int) -> tuple[list[int], lis
 
 
 def _agreement(
-    finished: Mapping[int, Finished], best: int, leader: list[int], scouted: Sequence[Scouted] | None
+    finished: Mapping[int, Finished], best: int, leader: list[int], scouted: Sequence[Piloted] | None
 ) -> Agreement:
     starts, others, answers = [], [], _answers(finished, best)
     for number, led in enumerate(leader):
@@ -177,7 +177,7 @@ def _answers(finished: Mapping[int, Finished], best: int) -> dict[int, int]:
     return answers
 
 
-def _agree(a: Terms, b: Terms | None) -> bool:
+def _agree(a: ElboTerms, b: ElboTerms | None) -> bool:
     if b is None:
         return False
     apart = paired_difference(a, b)
@@ -185,17 +185,17 @@ def _agree(a: Terms, b: Terms | None) -> bool:
     return same and _distance(a, b) < SAME_SDS
 
 
-def _behind(a: Terms | None, top: Terms | None) -> bool:
+def _behind(a: ElboTerms | None, top: ElboTerms | None) -> bool:
     if a is None or top is None:
         return True
     return paired_difference(top, a).clearly_above(FAR_BEHIND)
 
 
-def _distance(a: Terms, b: Terms) -> float:
+def _distance(a: ElboTerms, b: ElboTerms) -> float:
     """How far the means are apart at most, in sds of the wider one."""
     with np.errstate(all="ignore"):
         return float(np.max(np.abs(a.mean - b.mean) / np.maximum(a.std, b.std)))
 
 
-def _height(terms: Terms | None) -> float:
+def _height(terms: ElboTerms | None) -> float:
     return -math.inf if terms is None or not math.isfinite(terms.elbo) else terms.elbo

@@ -4,22 +4,21 @@ import dataclasses
 import os
 from typing import Any
 
-import equinox as eqx
+import numpy as np
 from jax.sharding import Mesh
 from jaxtyping import Array, Key, PyTree
 
 from .._numerics.blas import one_blas_thread
 from .._util.checks import check_key, instance, lookup, part, whole
 from .._util.random import key_words
-from ..families import ANY_FAMILY, AbstractFamily, AbstractWithHyperparameters, beside, named
-from ..families import REGISTRY as FAMILIES
+from ..families import ANY_FAMILY, AbstractFamily, AbstractWithHyperparameters, MeanField, beside, named
 from ..methods import REGISTRY as METHODS
 from ..methods import AbstractMethod, Sgd
 from ..results import FitResult
 from ..scale.compilation_cache import keep_compiled_once
 from ..scale.sharding import check_mesh, check_processes, gathered, spread
-from ..session import INTERRUPTED, Callback, Ended, Interrupts, Problem, Recorder, book_of
-from ..session.checkpoints import Book
+from ..session import INTERRUPTED, Callback, Ended, Interrupts, Problem, Recorder, checkpoint_of
+from ..session.checkpoints import Checkpoint
 from ..session.clock import Clock
 from ..session.streaming import Feed
 from ..status import Status
@@ -100,7 +99,7 @@ def fit(
             raise ValueError(
                 f"a checkpoint holds one fit, not the {restarts} of restarts={restarts}; leave one out"
             )
-        book = book_of(checkpoint, problem, method, seconds, key=key)
+        stored = checkpoint_of(checkpoint, problem, method, seconds, key=key)
 
         def record(problem: Problem, number: int | None = 0) -> Recorder:
             return Recorder(
@@ -110,13 +109,13 @@ def fit(
                 progress=progress,
                 key=key if number == 0 else numbered(key, number),
                 clock=clock,
-                book=book,
+                checkpoint=stored,
                 interrupts=interrupts,
             )
 
         if restarts == 1:
-            if book.result is not None:
-                result = FitResult(**book.result, target=problem.whole, method=method)
+            if stored.result is not None:
+                result = FitResult(**stored.result, target=problem.whole, method=method)
             else:
                 result = run(problem, method, record(problem))
             return result if hyperparameters is None else _given_hyperparameters(target, result)
@@ -148,13 +147,17 @@ def problem_of(
             "e.g. 'mean-field'"
         )
     if isinstance(family, str):
-        made = FAMILIES["mean-field"] if any_family else named(family, ANY_FAMILY)
+        made = MeanField if any_family else named(family, ANY_FAMILY)
         if target.dim is None:
             raise ValueError(
                 f"the target does not say its dim, so a family cannot be made from the name {family!r}; "
                 "make the target with dim=... or example=..., or hand in a family"
             )
-        family = eqx.filter_jit(made.init)(target.dim, key=key)
+        if any_family:
+            # The start of a ladder, without a program.
+            family = MeanField.random(target.dim, np.random.default_rng(key_words(key)))
+        else:
+            family = made.for_target(target, key=key)
     instance(family, AbstractFamily, "family")
     if hyperparameters is not None:
         hyperparameters = checked(hyperparameters, family.dtype)
@@ -196,8 +199,8 @@ def run(problem: Problem, method: AbstractMethod, recorder: Recorder) -> FitResu
         claimed = recorder.held_to_start(*claimed)
         answer = recorder.answer
         terms = recorder.final_terms(answer.q)
-        status, hint = recorder.true_ending(*claimed, terms)
-    if status is Status.INTERRUPTED and isinstance(recorder.book, Book):
+        status, hint = recorder.verified_status(*claimed, terms)
+    if status is Status.INTERRUPTED and isinstance(recorder.checkpoint, Checkpoint):
         hint = RESUMABLE
     alone = problem.given is None
     found = {
@@ -214,7 +217,7 @@ def run(problem: Problem, method: AbstractMethod, recorder: Recorder) -> FitResu
         "estimator": recorder.estimator,
         "estimator_state": answer.estimator_state if alone else gathered(answer.estimator_state),
         "decisions": tuple(recorder.decisions),
-        "words": recorder.words("diagnose"),
+        "words": recorder.seed("diagnose"),
     }
     recorder.close(None if claimed[0] is Status.INTERRUPTED else found)
     return FitResult(**found, target=problem.own, method=method)

@@ -7,7 +7,7 @@ from .._numerics.lbfgs import minimise_together
 from .._util.checks import whole
 from ..diagnostics.expected_gain import expected_gain
 from ..evaluation.difference import Difference
-from ..evaluation.judging import paired_difference
+from ..evaluation.elbo_terms import paired_difference
 from ..evaluation.points import Points
 from ..families import AbstractFamily, FitsQuadratic, MeanField
 from ..families.bases import Normal

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..diagnostics.expected_gain import conclusive_gain, expected_gain
 from ..evaluation.difference import Difference
-from ..evaluation.judging import paired_difference
+from ..evaluation.elbo_terms import paired_difference
 from ..evaluation.points import Points
 from ..families import AbstractFamily, FitsQuadratic, HasMoments
 from ..session import Candidate, Recorder

@@ -1,63 +1,124 @@
-"""The ladder of families above mean-field: what to try next when a richer family might pay.
+"""The ladder of families: from the simplest answer up, as far as something is wrong that can be mended.
 
-A full-rank Gaussian where Newton steps can solve for it, then a flow in its coordinates. In dimensions
-that are too high for either, or with minibatches, a Gaussian with a few factors. Each rung contains the
-one below, whose answer is its start and its floor.
+The first answer is that of a rung that needs none below, or else the mean-field solution. Its own
+diagnosis then says whether anything richer is needed. If the answer would be trusted, it is returned,
+and nothing is compiled for the sake of a better one. Otherwise every rung (`rungs/`) that can mend what
+is wrong is tried, the cheapest first; what clearly gains becomes the present answer, and is asked in
+turn.
 """
 
 from typing import TYPE_CHECKING, Any
 
-import equinox as eqx
+import numpy as np
 
-from .._util.random import key_of
-from ..evaluation.judging import paired_difference
-from ..families import AbstractFamily, FullRank, LowRank, WhitenedRealNVP
-from ..session import Recorder
+from ..evaluation.difference import Difference
+from ..evaluation.elbo_terms import ElboEvaluator, paired_difference
+from ..families import AbstractFamily, FitsQuadratic, MeanField
+from ..session import Candidate
+from ..session.clock import EVALUATE
 from .method import Ending
+from .rungs import AbstractRung, Evidence
 
 if TYPE_CHECKING:
     from .auto import Fit
 
-# Flows beyond this dimension take long to learn anything.
-FLOW_DIM = 200
-# A family whose estimated distance from the posterior is below this share of the gain is not left. The
-# estimate is low for a q that is too narrow, hence the small share.
-CLOSE = 0.1
+
+def rungs_of(fit: "Fit") -> list[AbstractRung]:
+    """The rungs that can be tried on a problem, the cheapest first."""
+    return [rung for rung in fit.auto.rungs if rung.refuses(fit) is None]
 
 
-def ladder(fit: "Fit") -> list[AbstractFamily]:
-    """Members of the families above mean-field, the simplest first."""
-    dim, session = fit.problem.q.dim, fit.session
-    if dim == 1:
-        return []
-    if fit.problem.batch_size is None and dim <= fit.auto.curvature.most_dim:
-        full = _member(FullRank, dim, session)
-        if fit.auto.curvature.suits(session.points, full):
-            return [full, _member(WhitenedRealNVP, dim, session)] if dim <= FLOW_DIM else [full]
-    return [_member(LowRank, dim, session)]
-
-
-def up(fit: "Fit", rungs: list[AbstractFamily]) -> Ending:
-    """Richer families, each from the answer before, as long as they gain."""
-    ending, session = None, fit.session
-    answer, _ = fit.mean_field()
-    for q in rungs:
-        name, gap = type(answer.q).__name__, answer.terms.gap
-        if gap < CLOSE * fit.gain:
-            session.note("enough", family=name, gap=gap)
+def up(fit: "Fit", rungs: list[AbstractRung]) -> Ending:
+    """The first answer that would be trusted, or else the best of all that could mend it."""
+    session = fit.session
+    answer, ending, untried = _begin(fit, rungs)
+    number, evidence = 0, None
+    while untried:
+        if evidence is None:
+            evidence, number = _evidence(fit, answer, number), number + 1
+        if evidence is None:
             break
-        reached = fit.within(q, answer)
-        found = session.best
-        gained = paired_difference(found.terms, answer.terms)
-        pays = gained.clearly_above() and type(found.q) is type(q)
-        numbers: dict[str, Any] = {"gained": gained.nats, "error": gained.error}
-        session.note("up" if pays else "not up", family=name, richer=type(q).__name__, **numbers)
+        able = [r for r in untried if r.mends(evidence) and not (evidence.correctable and r.compiles)]
+        # A rung may have become too dear in the meantime.
+        rung = next((rung for rung in able if rung.refuses(fit) is None), None)
+        if rung is None:
+            break
+        untried = [other for other in untried if other is not rung]
+        reached, found, pays = _try(fit, rung, answer)
         if pays:
-            answer, ending = found._replace(step=session.steps), reached
+            answer, ending, evidence = found, reached, None
         else:
             answer = session.choose(answer._replace(step=session.steps))
     return fit.within(fit.problem.q, answer) if ending is None else ending
 
 
-def _member(kind: type[AbstractFamily], dim: int, session: Recorder) -> AbstractFamily:
-    return eqx.filter_jit(kind.init)(dim, key=key_of(session.words(kind.__name__)))
+def _begin(fit: "Fit", rungs: list[AbstractRung]) -> tuple[Candidate, Ending | None, list[AbstractRung]]:
+    """The first answer, its ending if it is settled, and the rungs that are left."""
+    for rung in rungs:
+        ending = rung.begin(fit)
+        if ending is not None:
+            answer = _simpler(fit, fit.session.best)
+            return answer, ending, [other for other in rungs if other is not rung]
+    return fit.mean_field()[0], None, rungs
+
+
+def _simpler(fit: "Fit", answer: Candidate) -> Candidate:
+    """The mean-field member for the same quadratic, if it is as good as the posterior itself."""
+    q, session = answer.q, fit.session
+    if not isinstance(q, FitsQuadratic) or isinstance(q, MeanField):
+        return answer
+    with session.clock.phase(EVALUATE):
+        own = MeanField.of(np.asarray(q.mean(), float), np.zeros(q.dim), q)
+        precision = np.diag(np.diagonal(np.linalg.inv(q.host_covariance())))
+        found = session.candidate(own.for_quadratic(np.asarray(q.mean(), float), precision), answer.step)
+    lost = paired_difference(answer.terms, found.terms)
+    if lost.clearly_above() or found.terms.gap > fit.auto.close * fit.gain:
+        return answer
+    session.record(found)
+    session.note("simpler", family=type(q).__name__, simpler="MeanField", lost=lost.nats)
+    return session.choose(found)
+
+
+def _evidence(fit: "Fit", answer: Candidate, number: int) -> Evidence | None:
+    """What is wrong with the answer; None if it is good enough."""
+    session, name = fit.session, type(answer.q).__name__
+    if answer.terms.gap < fit.auto.close * fit.gain:
+        session.note("enough", family=name, gap=answer.terms.gap)
+        return None
+    session.check()
+    with session.clock.phase(EVALUATE):
+        target = None if fit.problem.batch_size is not None else fit.problem.target
+        evidence = Evidence.of(target, answer, session.rng("evidence", number), fit.auto.draws)
+    if evidence.trusted:
+        session.note("trusted", family=name, gap=evidence.gap, why=evidence.reasons[0])
+        return None
+    if evidence.verdict is not None:
+        verdict, why = str(evidence.verdict), evidence.reasons[0]
+        session.note("evidence", family=name, verdict=verdict, gap=evidence.gap, why=why)
+    return evidence
+
+
+def _sharper(fit: "Fit", found: AbstractFamily, answer: AbstractFamily) -> Difference:
+    """The gain at draws of its own, more of them: where the answer is far from the posterior, so that a
+    richer family has much to gain, the evaluator's draws say least."""
+    session, target = fit.session, fit.problem.target
+    if fit.problem.batch_size is not None:
+        return paired_difference(session.terms(found), session.terms(answer))
+    with session.clock.phase(EVALUATE):
+        judge = ElboEvaluator(target, pairs=fit.auto.draws, seed=session.seed("ladder"))
+        return paired_difference(judge.terms(found), judge.terms(answer))
+
+
+def _try(fit: "Fit", rung: AbstractRung, answer: Candidate) -> tuple[Ending | None, Candidate, bool]:
+    """How a rung ended, the best so far, and whether that is clearly better than the answer below."""
+    session = fit.session
+    reached = rung.solve(fit, answer)
+    found = session.best
+    gained = paired_difference(found.terms, answer.terms)
+    if gained.nats > 0 and not gained.clearly_above() and not gained.clearly_below(fit.gain):
+        gained = _sharper(fit, found.q, answer.q)
+    pays = reached is not None and gained.clearly_above()
+    richer = type(found.q).__name__ if pays else rung.title
+    numbers: dict[str, Any] = {"gained": gained.nats, "error": gained.error}
+    session.note("up" if pays else "not up", family=type(answer.q).__name__, richer=richer, **numbers)
+    return reached, found._replace(step=session.steps), pays

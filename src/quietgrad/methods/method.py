@@ -6,21 +6,22 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import equinox as eqx
+import numpy as np
 from jaxtyping import Array, UInt32
 
 from .._util.random import key_of
-from ..families import AbstractFamily, MeanField
+from ..families import AbstractFamily, FitsQuadratic, MeanField
 from ..session import Candidate, Problem, Recorder
 from ..status import Status
 from ..targets import Target
 
-__all__ = ["AbstractMethod", "Ending", "Problem", "Recorder", "Scouted", "started_from"]
+__all__ = ["AbstractMethod", "Ending", "Problem", "Recorder", "Piloted", "started_from"]
 
 # How a method thinks it ended, and a sentence on it; the recorder checks both.
 Ending = tuple[Status, str]
 
 
-class Scouted(NamedTuple):
+class Piloted(NamedTuple):
     """Where a start leads, roughly: a mean-field start there, and an answer if its ELBO is finite."""
 
     first: MeanField
@@ -44,7 +45,7 @@ class AbstractMethod(eqx.Module):
         del target, q, batch_size
         return None
 
-    def pilot(self, problems: Sequence[Problem], session: Recorder) -> list[Scouted] | None:
+    def pilot(self, problems: Sequence[Problem], session: Recorder) -> list[Piloted] | None:
         """Where problems that differ in their starts lead, for far less than a fit; None if unknown."""
         del problems, session
         return None
@@ -58,8 +59,14 @@ class AbstractMethod(eqx.Module):
 
 
 def started_from(q: AbstractFamily, solution: AbstractFamily, session: Recorder) -> AbstractFamily:
-    """The member of q's family that is closest to the solution of a simpler one, by one program."""
-    return _start(q, solution, session.words("start"))
+    """The member of q's family that is closest to the solution of a simpler one.
+
+    On the host where a mean-field solution becomes a Gaussian, else by one program.
+    """
+    if isinstance(q, FitsQuadratic) and q.any_covariance and isinstance(solution, MeanField):
+        precision = np.diag(1 / np.diagonal(solution.host_covariance()))
+        return q.for_quadratic(np.asarray(solution.mean(), float), precision)
+    return _start(q, solution, session.seed("start"))
 
 
 @eqx.filter_jit
@@ -74,6 +81,10 @@ def _lines(module: eqx.Module, name: str = "", indent: str = "") -> list[str]:
         value, inner = getattr(module, field.name), f"{indent}  "
         if isinstance(value, eqx.Module) and dataclasses.fields(value):
             lines += _lines(value, f"{field.name}: ", inner)
+        elif isinstance(value, tuple) and any(isinstance(part, eqx.Module) for part in value):
+            lines.append(f"{inner}{field.name}:")
+            for part in value:
+                lines += _lines(part, indent=f"{inner}  ")
         else:
             lines.append(f"{inner}{field.name}: {value}")
     return lines

@@ -19,7 +19,7 @@ from ..session import Recorder
 from ..session.clock import OPTIMISE
 from ..solvers import ModeSearch
 from ..solvers.finite_start import narrower
-from .method import Scouted
+from .method import Piloted
 
 # Pairs of fixed draws, and iterations, of a search that only has to tell where it is going.
 PAIRS, ITERATIONS, MEMORY = 4, 60, 10
@@ -33,7 +33,7 @@ def pilot_modes(
     starts: Sequence[MeanField],
     q: FitsQuadratic,
     session: Recorder,
-) -> list[Scouted]:
+) -> list[Piloted]:
     """The mode that each start leads to, and the member of q's family that suits it."""
     centers = np.stack([np.asarray(start.loc, float) for start in starts])
     known, scouted = [], []
@@ -47,20 +47,20 @@ def pilot_modes(
             mode = solver.settle(points, z, loss, session.check) if np.isfinite(loss) else None
             member = None if mode is None else solver.member(q, mode, session)
             if mode is None or member is None:
-                scouted.append(Scouted(start, None))
+                scouted.append(Piloted(start, None))
                 continue
             std = np.sqrt(np.diagonal(np.linalg.inv(mode.precision)))
             first = MeanField.of(mode.z, np.asarray(start.log_std), start)
             # Where the posterior is, and how wide, rather than where draws of a member happened to be.
             terms = member.terms._replace(mean=mode.z, std=std)
-            scouted.append(Scouted(first, member._replace(terms=terms)))
+            scouted.append(Piloted(first, member._replace(terms=terms)))
             known.append((mode, scouted[-1]))
     return scouted
 
 
 def pilot_searches(
     points: Points, starts: Sequence[MeanField], session: Recorder, *, shrink: float
-) -> list[Scouted]:
+) -> list[Piloted]:
     """Where each start leads at the same few draws, and its terms at the evaluator's."""
     starts = [narrower(start, shrink) for start in starts]
     first = starts[0]
@@ -86,7 +86,7 @@ def pilot_searches(
             there = MeanField.of(loc, log_std, start) if np.isfinite(end.value) else start
             candidate = session.candidate(there, 0)
             finite = math.isfinite(candidate.terms.elbo)
-            scouted.append(Scouted(there, candidate) if finite else Scouted(start, None))
+            scouted.append(Piloted(there, candidate) if finite else Piloted(start, None))
     return scouted
 
 

@@ -15,8 +15,8 @@ from .._util.random import key_of
 from ..estimators import Quiet
 from ..estimators.samplers import REGISTRY as SAMPLERS
 from ..estimators.samplers import AbstractSampler, Antithetic, Rqmc
+from ..evaluation.elbo_terms import paired_difference
 from ..evaluation.host_draws import sobol_pairs
-from ..evaluation.judging import paired_difference
 from ..evaluation.points import Points
 from ..families import AbstractFamily, FitsQuadratic, MeanField
 from ..session import Candidate
@@ -127,7 +127,7 @@ class Saa(AbstractMethod):
         """Fixed draws; more of them begin with the fewer ones where the sampler's points do."""
         if self.sampler == Antithetic(Rqmc()):
             return sobol_pairs(q.base, count // 2, q.dim, session.rng("fixed draws"))
-        shape, key = (count, q.dim), key_of(session.words("fixed draws"))
+        shape, key = (count, q.dim), key_of(session.seed("fixed draws"))
         return np.asarray(
             self.sampler.draw(self.sampler.init(*shape), q.base, shape, q.dtype, key=key), float
         )

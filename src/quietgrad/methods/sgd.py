@@ -8,7 +8,7 @@ import optax
 from .._util.checks import described, whole
 from ..diagnostics.propriety import nowhere_finite
 from ..estimators import AbstractEstimator, resolve
-from ..evaluation.judging import paired_difference
+from ..evaluation.elbo_terms import paired_difference
 from ..families import AbstractFamily
 from ..session import Candidate
 from ..session.clock import EVALUATE

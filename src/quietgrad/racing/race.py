@@ -15,8 +15,8 @@ import numpy as np
 from jaxtyping import Array, Key
 
 from ..evaluation.arrival import arrival
+from ..evaluation.elbo_terms import MARGIN, ElboTerms
 from ..evaluation.gradient_noise import gradient_variance
-from ..evaluation.judging import MARGIN, Terms
 from ..families import AbstractFamily
 from ..fitting import problem_of, run
 from ..methods import AbstractMethod, Sgd
@@ -38,7 +38,7 @@ class _Run(NamedTuple):
     """A finished run, the terms of its answer at the judge's draws, and the seconds of its step."""
 
     result: FitResult
-    terms: Terms
+    terms: ElboTerms
     pace: float | None
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import equinox as eqx
 import numpy as np
 
-from ..evaluation.judging import MARGIN
+from ..evaluation.elbo_terms import MARGIN
 from ..results import FitResult
 
 

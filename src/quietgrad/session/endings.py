@@ -9,7 +9,7 @@ from jaxtyping import Float
 
 from ..diagnostics import propriety
 from ..diagnostics.propriety import Finding, LogDensityProbe
-from ..evaluation.judging import Terms, paired_difference
+from ..evaluation.elbo_terms import ElboTerms, paired_difference
 from ..families import AbstractFamily
 from ..status import Status
 from .limits import Ended
@@ -45,7 +45,7 @@ class Evidence(NamedTuple):
 
 
 def verify_status(
-    problem: Problem, status: Status, hint: str, final: Terms, known: Evidence
+    problem: Problem, status: Status, hint: str, final: ElboTerms, known: Evidence
 ) -> tuple[Status, str]:
     """The status and hint that the answer deserves; `final` are its terms at fresh draws.
 
@@ -62,7 +62,7 @@ def verify_status(
 
 
 def _by_draws(
-    problem: Problem, status: Status, hint: str, final: Terms, known: Evidence
+    problem: Problem, status: Status, hint: str, final: ElboTerms, known: Evidence
 ) -> tuple[Status, str]:
     """What the draws of the answer say of a claim."""
     answer, start, best = known.answer, known.start, known.best

@@ -25,14 +25,24 @@ SENTENCES = {
     "{later:.2f}",
     "embed": "the {simpler} solution, ELBO {elbo:.2f}, becomes the start of {family}",
     "enough": "{family} is about {gap:.2f} nats below the log evidence, so no richer family is worth it",
+    "simpler": "{simpler} with the same means and conditional scales is {lost:.3f} nats below {family}, "
+    "which is no clear loss, and takes its place",
+    "trusted": "{family} would be trusted ({why}), so no richer family is needed",
+    "evidence": "the verdict on {family} would be '{verdict}': {why}; look for a family that mends it",
     "up": "{richer} gained {gained:.2f} ± {error:.2f} nats over {family} and takes its place",
     "not up": "{richer} gained {gained:.2f} ± {error:.2f} nats over {family}, which is no clear gain",
+    "bend": "bending the Gaussian on the host led to an ELBO of {elbo:.2f}; the last round gained "
+    "{gained:.3f} ± {error:.3f} nats",
     "newton": "Newton steps on the target's average gradient and curvature led to an ELBO of "
     "{elbo:.2f}; another one is expected to gain {left:.3f} ± {left_error:.3f} nats, so go on with "
     "stochastic steps",
     "newton stop": "Newton steps on the target's average gradient and curvature led to an ELBO of "
     "{elbo:.2f}; another one is expected to gain {left:.3f} ± {left_error:.3f} nats, which is not worth "
     "it; stop",
+    "structure": "{sentence}",
+    "globals": "with the locals given the {count} globals ({locals}), a Gaussian for these is about "
+    "{gap:.3f} nats below their marginal density",
+    "flow of globals": "a flow for the globals gained {gained:.3f} nats at its draws",
     "valley": "Newton steps that were stationary gained {gained:.2f} nats with more draws, so the "
     "target is far from quadratic; let another start compete",
     "choose": "noise dominates, so quiet gradients pay: {d.estimator} has the least variance × cost, "

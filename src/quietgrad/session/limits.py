@@ -1,17 +1,21 @@
-"""When a fit has to end before its method would end it: time, and Ctrl-C."""
+"""Limits of a fit: time, Ctrl-C, and the share of its time that evaluations may take."""
 
 import contextlib
 import math
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
+from ..evaluation.elbo_terms import ElboTerms
 from ..status import Status
-from .clock import OPTIMISE, Clock
+from .clock import EVALUATE, OPTIMISE, Clock
 
 INTERRUPTED = "stopped by the user; fit(target, result.q, ...) goes on from here"
 OUT_OF_TIME = "the time limit was reached before the method was done; give more seconds"
+
+# Evaluation that nobody notices: below this many seconds its share does not matter.
+FREE_SECONDS = 0.5
 
 
 class Ended(Exception):
@@ -82,3 +86,24 @@ class Limits:
             (limit - spent[name] for name, limit in self._limits.items() if limit is not None),
             default=math.inf,
         )
+
+
+class Pace:
+    """How many evaluations there were, and the seconds of the last."""
+
+    def __init__(self, count: int = 0, last: float = 0.0):
+        self.count, self.last = count, last
+
+    def affordable(self, clock: Clock, share: float | None) -> bool:
+        """Whether one more like the last keeps evaluations within their share of the optimisation."""
+        if share is None or self.count == 0:
+            return True
+        after = clock.spent(EVALUATE) + self.last
+        return after <= max(FREE_SECONDS, share * clock.spent(OPTIMISE))
+
+    def timed(self, clock: Clock, evaluate: Callable[[], ElboTerms]) -> ElboTerms:
+        """What `evaluate` returns; its seconds are remembered."""
+        began = clock.spent(EVALUATE)
+        terms = evaluate()
+        self.last, self.count = clock.spent(EVALUATE) - began, self.count + 1
+        return terms

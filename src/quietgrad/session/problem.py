@@ -7,7 +7,7 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import PyTree
 
-from ..evaluation.judging import Terms
+from ..evaluation.elbo_terms import ElboTerms
 from ..families import AbstractFamily, MeanField
 from ..targets import Target
 from .streaming import Feed
@@ -94,5 +94,5 @@ class Candidate(NamedTuple):
 
     q: AbstractFamily
     step: int
-    terms: Terms
+    terms: ElboTerms
     estimator_state: PyTree = None

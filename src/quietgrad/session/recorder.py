@@ -1,4 +1,4 @@
-"""The recorder of a fit, put together from its judges, its answers, its limits and its ending.
+"""The recorder of a fit, put together from its evaluators, its answers, its limits and its ending.
 
 A method tells the recorder what it has found and asks it when to stop; it keeps none of this itself.
 """
@@ -11,30 +11,27 @@ import numpy as np
 from jaxtyping import Array, Key, PyTree
 
 from .._util.progress import Show, progress_line
-from .._util.random import key_of
+from .._util.random import Streams, key_of
 from ..diagnostics.propriety import DEFAULT as PROPRIETY
+from ..diagnostics.propriety import log_density_probe
 from ..estimators import AbstractEstimator, name_of
-from ..evaluation.judging import Judge, Terms, paired_difference
+from ..evaluation.elbo_terms import ElboEvaluator, ElboTerms, paired_difference
 from ..evaluation.points import Points
 from ..families import AbstractFamily
 from ..status import Status
-from .answers import Answers
-from .checkpoints import Book, Mark, NoBook
+from .answers import Answers, compare
+from .checkpoints import Checkpoint, NullCheckpoint, Slot
 from .clock import COMPILE, EVALUATE, OPTIMISE, Clock
 from .endings import Evidence, check_divergence, verify_status
-from .floor import compare
+from .evaluators import Evaluators
 from .history import History
 from .journal import Decision
-from .judges import Judges
-from .limits import Interrupts, Limits
-from .looks import Looks
+from .limits import Interrupts, Limits, Pace
 from .problem import DEFAULT, Callback, Candidate, Evaluation, Moment, Problem
 from .progress import Progress
-from .state import Kept
-from .streams import Streams
-from .values import log_density_probe
+from .snapshot import Stored
 
-NO_BOOK = NoBook()
+NO_CHECKPOINT = NullCheckpoint()
 T = TypeVar("T")
 Row = dict[str, float | int]
 
@@ -53,7 +50,7 @@ class Recorder:
         progress: bool | None = False,
         key: Key[Array, ""],
         clock: Clock | None = None,
-        book: Book | NoBook = NO_BOOK,
+        checkpoint: Checkpoint | NullCheckpoint = NO_CHECKPOINT,
         interrupts: Interrupts | None = None,
     ):
         self.problem, self.evaluation, self.callback = problem, evaluation, callback
@@ -65,20 +62,20 @@ class Recorder:
         self.interrupt, self.left = interrupts.ask, self.limits.left
         self._show: Show = lambda sight: None
         self.progress = Progress()
-        self._shown, self.looks = progress, Looks()
-        self.answers, self.factor = Answers(), PROPRIETY.displaced
+        self._shown, self.pace = progress, Pace()
+        self.factor = PROPRIETY.displaced
         self._stationary_start, self._inside = False, None
         streams = Streams(key)
-        self.words, self.rng = streams.words, streams.rng
+        self.seed, self.rng = streams.seed, streams.rng
         self._points: Points | None = None
-        self.book = book
-        if book.record is not None:
-            self.clock.go_on(book.record["clock"], book.record["programs"])
-        self.judges = Judges(problem, evaluation, self.words, self.rng)
+        self.checkpoint = checkpoint
+        if checkpoint.record is not None:
+            self.clock.go_on(checkpoint.record["clock"], checkpoint.record["programs"])
+        self.evaluators = Evaluators(problem, evaluation, self.seed, self.rng)
         # Rows differ between the evaluator's draws: what it finds best is best by chance, among equals.
-        self.answers.prefer_last = self.judge.rows is not None
+        self.answers = Answers(prefer_last=self.evaluator.rows is not None)
         # Evaluates the log density when something may be wrong, on the rows that judge.
-        self.probe = log_density_probe(self.judges.on_the_way.target, problem.q.dtype)
+        self.probe = log_density_probe(self.evaluators.on_the_way.target, problem.q.dtype)
 
     # Answers
 
@@ -106,7 +103,7 @@ class Recorder:
 
     def choose(self, answer: Candidate) -> Candidate:
         """Go back to an earlier answer: what was told since is not the better one beyond doubt."""
-        self.answers.best = self.answers.own = answer
+        self.answers = self.answers._replace(best=answer, own=answer)
         return answer
 
     def confirm_start(self) -> None:
@@ -115,24 +112,24 @@ class Recorder:
 
     def prefer_last(self) -> None:
         """Return the last answer unless an earlier one is clearly better: for methods without tests."""
-        self.answers.prefer_last = True
+        self.answers = self.answers._replace(prefer_last=True)
 
     @property
-    def judge(self) -> Judge:
+    def evaluator(self) -> ElboEvaluator:
         """Whose draws compare the answers of this fit."""
-        return self.judges.on_the_way
+        return self.evaluators.on_the_way
 
-    def terms(self, q: AbstractFamily) -> Terms:
-        """q at the judge's draws, charged to whatever phase this is."""
-        return self.judge.terms(q)
+    def terms(self, q: AbstractFamily) -> ElboTerms:
+        """q at the evaluator's draws, charged to whatever phase this is."""
+        return self.evaluator.terms(q)
 
     def can_evaluate(self) -> bool:
         """Whether an evaluation like the last one would keep within its share of the time."""
-        return self.looks.affordable(self.clock, self.evaluation.share)
+        return self.pace.affordable(self.clock, self.evaluation.share)
 
     def candidate(self, q: AbstractFamily, step: int, state: PyTree = None) -> Candidate:
         """q with its terms at the evaluator's draws, charged to whatever phase this is."""
-        return Candidate(q, step, self.looks.timed(self.clock, lambda: self.terms(q)), state)
+        return Candidate(q, step, self.pace.timed(self.clock, lambda: self.terms(q)), state)
 
     def evaluate(self, q: AbstractFamily, step: int, state: PyTree = None) -> Candidate:
         """Evaluate q and record it, on the clock of evaluations."""
@@ -145,7 +142,9 @@ class Recorder:
         """Add a row to the history, keep the best, and end the fit where it has to end."""
         self.steps, q, step = max(answer.step, self.steps), answer.q, answer.step
         first = self.start is None
-        self.answers.add(answer, own=self.problem.any_family or type(q) is type(self.problem.q))
+        self.answers = self.answers.add(
+            answer, own=self.problem.any_family or type(q) is type(self.problem.q)
+        )
         seen = self.shown_terms(answer)
         row = {
             "step": step,
@@ -157,7 +156,7 @@ class Recorder:
         }
         with self.clock.phase(EVALUATE):
             more = None
-            if self.callback is not None and not self.book.replaying:
+            if self.callback is not None and not self.checkpoint.replaying:
                 more = self.callback(Moment(q, step, row["seconds"], answer.estimator_state))
         row = {**row, **(more or {})}
         self.history.add(row)
@@ -167,12 +166,12 @@ class Recorder:
         self.check()
         return row
 
-    def shown_terms(self, answer: Candidate) -> Terms:
+    def shown_terms(self, answer: Candidate) -> ElboTerms:
         """What the history shows of an answer: its terms, or those at draws that all methods share."""
-        if self.judges.shown is None:
+        if self.evaluators.shown is None:
             return answer.terms
         with self.clock.phase(EVALUATE):
-            return self.judges.shown.terms(answer.q)
+            return self.evaluators.shown.terms(answer.q)
 
     def record_better(self, found: Candidate, incumbent: Candidate | None, step: int) -> Row:
         """Record the better of two candidates: the history shows what would be returned now."""
@@ -199,7 +198,7 @@ class Recorder:
 
         No limit ends a fit on the way to where it already was.
         """
-        self.limits.check(timed=not self.book.replaying)
+        self.limits.check(timed=not self.checkpoint.replaying)
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
@@ -215,28 +214,28 @@ class Recorder:
 
     def stage(self, name: str, run: Callable[[], T]) -> T:
         """The outcome of a stage: what the checkpoint has of it, or else what `run` returns."""
-        mark = self.mark(name)
-        if mark.kept is not None:
-            return mark.kept[0]
+        slot = self.slot(name)
+        if slot.stored is not None:
+            return slot.stored[0]
         outcome = run()
-        mark.keep((outcome,))
+        slot.store((outcome,))
         return outcome
 
-    def mark(self, name: str) -> Mark:
-        """A place to return to after an interruption, for loops that keep their state there.
+    def slot(self, name: str) -> Slot:
+        """A place to return to after an interruption, for loops that store their state there.
 
-        A method comes to the same marks in the same order each time, and random numbers in between
+        A method comes to the same slots in the same order each time, and random numbers in between
         depend on names only.
         """
-        return self.book.mark(name, Kept(self))
+        return self.checkpoint.slot(name, Stored(self))
 
     def close(self, result: Mapping[str, Any] | None) -> None:
         """Write the checkpoint of a fit that has ended, with its result if it was not interrupted."""
-        self.book.write(Kept(self), result)
+        self.checkpoint.write(Stored(self), result)
 
     def catch_up(self) -> None:
         """If the fit ended on the way to where it already was, be there."""
-        self.book.catch_up(Kept(self))
+        self.checkpoint.catch_up(Stored(self))
 
     # Endings
 
@@ -260,28 +259,28 @@ class Recorder:
         if not floor.start_is_better:
             return status, hint
         self.choose(start)
-        self.answers.prefer_last = False
+        self.answers = self.answers._replace(prefer_last=False)
         if status is Status.CONVERGED and floor.clearly:
             return Status.STALLED, floor.in_words()
         # The answer has converged, and the start is as good.
         self.confirm_start()
         return status, hint
 
-    def true_ending(self, status: Status, hint: str, final: Terms) -> tuple[Status, str]:
+    def verified_status(self, status: Status, hint: str, final: ElboTerms) -> tuple[Status, str]:
         """The ending as it is: what a method claims, checked against its answer at fresh draws."""
         known = Evidence(
             self.start, self.best, self.answer, self.draws_of, self.probe, self._stationary_start
         )
         return verify_status(self.problem, status, hint, final, known)
 
-    def final_terms(self, q: AbstractFamily) -> Terms:
-        """q at draws that have judged nothing before."""
+    def final_terms(self, q: AbstractFamily) -> ElboTerms:
+        """q at draws that nothing was chosen by."""
         with self.clock.phase(EVALUATE):
-            return self.judges.final_terms(q, saw_bad=self.answers.saw_bad)
+            return self.evaluators.final_terms(q, saw_bad=self.answers.saw_bad)
 
     def evaluation_words(self) -> str:
         """With how many draws and how often the ELBO was judged, in a sentence."""
-        return self.judges.in_words(len(self.history))
+        return self.evaluators.in_words(len(self.history))
 
     def _own_best(self) -> Candidate:
         """The best answer of the family that was asked for."""
@@ -292,14 +291,14 @@ class Recorder:
             return own
         if self._inside is None or self._inside[0] is not best:
             held = q.contains(best.q)
-            inside = q.start_from(best.q, key=key_of(self.words("inside"))) if held else q
+            inside = q.start_from(best.q, key=key_of(self.seed("inside"))) if held else q
             with self.clock.phase(EVALUATE):
                 self._inside = best, Candidate(inside, best.step, self.terms(inside))
         inside = self._inside[1]
         if own is None or paired_difference(inside.terms, own.terms)[0] > 0:
-            self.answers.own = own = inside
+            self.answers, own = self.answers._replace(own=inside), inside
         return own
 
     def draws_of(self, q: AbstractFamily) -> np.ndarray:
         """A few draws of q, to look at the target with when something is wrong."""
-        return np.asarray(q.sample(key_of(self.words("points")), 8), float)
+        return np.asarray(q.sample(key_of(self.seed("points")), 8), float)

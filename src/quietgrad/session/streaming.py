@@ -17,7 +17,7 @@ from jaxtyping import Array, Float, UInt32
 from .._numerics.lapack import over_points
 from .._util.device import on_device
 from .._util.random import key_of
-from ..evaluation.judging import Terms
+from ..evaluation.elbo_terms import ElboTerms
 from ..evaluation.metrics import likelihood_sums
 from ..families import AbstractFamily
 from ..targets import AbstractRows, Target
@@ -83,20 +83,20 @@ class Feed:
         )
 
 
-class StreamedJudge:
+class StreamedElboEvaluator:
     """The ELBO on all rows of a target on disk, at antithetic pairs that depend on `seed` alone."""
 
     def __init__(self, target: Target, *, pairs: int, seed: UInt32[Array, "2"]):
         self.target, self.pairs, self.seed = target, pairs, seed
 
-    def terms(self, q: AbstractFamily, *, times: int = 1) -> Terms:
+    def terms(self, q: AbstractFamily, *, times: int = 1) -> ElboTerms:
         """The terms of q, with so many times as many draws."""
         pairs = self.pairs * times
         e, first, second, log_rest = _draws(self.target.without_rows(), q, self.seed, pairs)
         values = np.asarray(log_rest, float) + self.target.scale * likelihood_sums(self.target, q, e)
         terms = np.mean(values.reshape(2, pairs), axis=0)
         bad, variance = int(np.sum(~np.isfinite(values))), float(np.var(values))
-        return Terms(terms, np.asarray(first, float), np.sqrt(second, dtype=float), bad, variance)
+        return ElboTerms(terms, np.asarray(first, float), np.sqrt(second, dtype=float), bad, variance)
 
 
 @eqx.filter_jit

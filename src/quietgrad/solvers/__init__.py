@@ -2,9 +2,12 @@
 
 from .annealed import LOST, Annealed
 from .bam import BatchAndMatch
+from .block_newton import BlockNewton
 from .driver import BEHIND, EXHAUSTED, STATIONARY, Run, Stop, drive
 from .fixed_draws import FixedDraws
+from .mixture import MixtureNewton, MixtureState
 from .mode import ModeSearch
+from .nested import NestedGlobals
 from .newton import Newton, NewtonState
 from .solver import AbstractSolver, Feedback, Step
 
@@ -16,9 +19,13 @@ __all__ = [
     "AbstractSolver",
     "Annealed",
     "BatchAndMatch",
+    "BlockNewton",
     "Feedback",
     "FixedDraws",
+    "MixtureNewton",
+    "MixtureState",
     "ModeSearch",
+    "NestedGlobals",
     "Newton",
     "NewtonState",
     "Run",

@@ -139,7 +139,7 @@ class Annealed(AbstractSolver):
         length = max(1, min(state.length, self.most_steps - first))
         if state.pace > 0 and math.isfinite(session.left()):
             length = max(1, min(length, int(session.left() / state.pace)))
-        keys = Keys(session.words("anneal draws"), session.words("anneal rows"))
+        keys = Keys(session.seed("anneal draws"), session.seed("anneal rows"))
         job = Job(problem.target, static, state.estimator, OPTIMIZER, problem.batch_size, keys)
         carry = average = state.carry
         rates = (state.rate, self.end * state.rate)
@@ -200,7 +200,7 @@ class Annealed(AbstractSolver):
             in_form_of(carry.params, usual_square(carry.optimizer)),
             problem.batch_size,
             by_clock=self.by_clock,
-            key=key_of(session.words("choose")),
+            key=key_of(session.seed("choose")),
         )
         state = state._replace(probed=True)
         if found.estimator is None:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import equinox as eqx
 
 from ..evaluation.difference import Difference
-from ..evaluation.judging import paired_difference
+from ..evaluation.elbo_terms import paired_difference
 from ..session import Candidate, Recorder
 from ..session.clock import EVALUATE, OPTIMISE
 from ..session.history import Plateau, Reached
@@ -103,8 +103,8 @@ def drive(
     `state` continues an earlier run of the solver instead of `solver.init`.
     """
     session.progress.stage = solver.title
-    slot = session.mark(name)
-    run = slot.kept
+    slot = session.slot(name)
+    run = slot.stored
     if run is None:
         with session.clock.phase(OPTIMISE):
             state = solver.init(session, start) if state is None else state
@@ -123,7 +123,7 @@ def drive(
             run = _read(run, session.record_better(shown, stop.incumbent, number), stop)
         else:
             session.advance(number)
-        slot.keep(run)
+        slot.store(run)
     return run._replace(best=run.best._replace(step=start.step + run.iterations))
 
 

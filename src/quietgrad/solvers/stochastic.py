@@ -114,7 +114,7 @@ class StochasticSteps(AbstractSolver):
     def _job(self, session: Recorder, state: StochasticState) -> Job:
         problem = session.problem
         static = eqx.filter(state.like, eqx.is_inexact_array, inverse=True)
-        keys = Keys(session.words("draws"), session.words("rows"))
+        keys = Keys(session.seed("draws"), session.seed("rows"))
         return Job(problem.target, static, state.estimator, self.optimizer, problem.batch_size, keys)
 
     def _switched(self, session: Recorder, state: StochasticState) -> StochasticState:

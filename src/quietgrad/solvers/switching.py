@@ -40,7 +40,7 @@ class Switching(eqx.Module):
     ) -> AbstractEstimator | None:
         """The estimator to change to, None to stay."""
         problem = session.problem
-        key_noise, key_choose = jr.split(jr.fold_in(key_of(session.words("switch")), step))
+        key_noise, key_choose = jr.split(jr.fold_in(key_of(session.seed("switch")), step))
         found = moments(problem.target, q, estimator, problem.batch_size, key=key_noise)
         if self.averaged * found.signal > 1:
             session.note("drift", estimator=estimator, signal=found.signal)

@@ -119,6 +119,22 @@ def make_positive(matrices: Square, least: float) -> Square:
     return jax.lax.cond(fine, lambda: matrices, by_eigenvalues)
 
 
+def make_dominant(matrices: Square, least: float) -> Square:
+    """The matrices that are positive definite as they are, and for others a diagonal one above them.
+
+    Its entries are the sums of the rows' absolute values, and none is below `least`. No LAPACK, so that
+    it can be called at many points at once.
+    """
+    b, n = matrices.shape[0], matrices.shape[2]
+    if b == 0 or n == 0:
+        return matrices
+    if b == 1:
+        return jnp.maximum(jnp.abs(matrices), least)
+    fine = jnp.all(jnp.isfinite(cholesky(jax.lax.stop_gradient(matrices))), axis=(0, 1))
+    sums = jnp.maximum(jnp.sum(jnp.abs(matrices), axis=1), least)
+    return jnp.where(fine, matrices, identity(b, n, matrices) * sums[:, None, :])
+
+
 def _lower(entries: dict[tuple[int, int], Float[Array, " n"]], like: Square) -> Square:
     """Lower triangular matrices from their entries."""
     b = like.shape[0]

@@ -35,8 +35,10 @@ class Structure(eqx.Module):
     kind: Kind = eqx.field(static=True)
     # Whether that order is the coordinates' own, so that nothing needs to be moved.
     ordered: bool = eqx.field(static=True)
+    # How it was found, in a sentence, if it was.
+    source: str = eqx.field(static=True)
 
-    def __init__(self, globals: Any, blocks: Any, kind: Kind = "arrowhead"):
+    def __init__(self, globals: Any, blocks: Any, kind: Kind = "arrowhead", source: str = ""):
         first, rows = np.asarray(globals, np.int32), np.asarray(blocks, np.int32)
         if kind not in KINDS:
             raise ValueError(f"kind must be one of {', '.join(map(repr, KINDS))}; got {kind!r}")
@@ -54,6 +56,7 @@ class Structure(eqx.Module):
         self.globals, self.blocks = on_device(first), on_device(rows)
         self.order, self.place = on_device(order), on_device(np.argsort(order).astype(np.int32))
         self.kind, self.ordered = kind, bool(np.array_equal(order, np.arange(order.size)))
+        self.source = source
 
     @classmethod
     def leading(cls, dim: int, *, globals: int = 1, kind: Kind = "arrowhead") -> "Structure":
@@ -99,7 +102,7 @@ class Structure(eqx.Module):
 
     def with_kind(self, kind: Kind) -> "Structure":
         """The same coordinates as the other kind of structure."""
-        return Structure(np.asarray(self.globals), np.asarray(self.blocks), kind)
+        return Structure(np.asarray(self.globals), np.asarray(self.blocks), kind, self.source)
 
     def __str__(self) -> str:
         held = f"{self.n:,} blocks of {self.b} local coordinate{'s' if self.b != 1 else ''}"

@@ -130,6 +130,5 @@ def _as_task(name: str, made: Any) -> Task:
         )
     problem = "a Target without dim" if isinstance(made, Target) else type(made).__name__
     raise TypeError(
-        f"TASKS[{name!r}] must return a Task (quietgrad.datasets.tasks.Task) or a Target with dim; got "
-        f"{problem}"
+        f"TASKS[{name!r}] must return a Task (qg.tasks.Task) or a Target with dim; got {problem}"
     )

@@ -18,7 +18,7 @@ from .displacement import displaced, displacement, furthest
 from .finding import Finding
 from .hyperparameters import unbounded_hyperparameter
 from .non_finite import nowhere_finite, partly_finite
-from .probe import LogDensityProbe
+from .probe import LogDensityProbe, log_density_probe
 from .rays import Ray, slow_tails
 from .settings import DEFAULT, Propriety
 from .spikes import spike
@@ -35,6 +35,7 @@ __all__ = [
     "displacement",
     "flattest",
     "furthest",
+    "log_density_probe",
     "nowhere_finite",
     "partly_finite",
     "slow_tails",

@@ -1,5 +1,6 @@
 """The log density at points that the host chooses, and whether the model still resolves them."""
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -9,9 +10,13 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from ..._util.device import on_device
+from ...evaluation.metrics import BLOCK
+from ...evaluation.points import Points
 from ...targets import Target
 
 Values = Callable[[Float[np.ndarray, "points dim"]], Float[np.ndarray, " points"]]
+# Points of a call, so that all calls share one program.
+AT_ONCE = 32
 # The log density and its gradient.
 Density = Callable[
     [Float[np.ndarray, "points dim"]],
@@ -67,3 +72,45 @@ class LogDensityProbe(NamedTuple):
 @eqx.filter_jit
 def _constrain(target: Target, z: Float[Array, "points dim"]) -> dict[str, Array]:
     return jax.vmap(target.constrain)(z)
+
+
+def log_density_probe(target: Target, dtype: Any) -> LogDensityProbe:
+    """The probe of a target for which no program is there yet."""
+    values = functools.partial(log_densities, target, dtype)
+    return LogDensityProbe(target, dtype, values, _Later(target, dtype))
+
+
+@eqx.filter_jit
+def _on_device(target: Target, z: Float[Array, "points dim"]) -> Float[Array, " points"]:
+    return jax.lax.map(target.log_density, z)
+
+
+def log_densities(target: Target, dtype: Any, z: Float[np.ndarray, "points dim"]) -> np.ndarray:
+    """The log density at points that the host chose, not too many numbers at once."""
+    block = max(1, min(AT_ONCE, BLOCK // z.shape[1]))
+    parts = []
+    for first in range(0, len(z), block):
+        some = z[first : first + block]
+        padded = np.concatenate([some, np.repeat(z[-1:], block - len(some), axis=0)])
+        parts.append(np.asarray(_on_device(target, on_device(padded, dtype)), float))
+    return np.concatenate(parts)[: len(z)]
+
+
+class _Later:
+    """The log density and its gradient, by a program that is made when it is first asked for."""
+
+    def __init__(self, target: Target, dtype: Any):
+        self._target, self._dtype = target, dtype
+
+    def __call__(
+        self, z: Float[np.ndarray, "points dim"]
+    ) -> tuple[Float[np.ndarray, " points"], Float[np.ndarray, "points dim"]]:
+        """NaN where JAX cannot differentiate the target: nothing is known there."""
+        try:
+            return self._points(z)
+        except (TypeError, ValueError, NotImplementedError):
+            return log_densities(self._target, self._dtype, z), np.full(z.shape, np.nan)
+
+    @functools.cached_property
+    def _points(self) -> Points:
+        return Points(self._target, self._dtype)

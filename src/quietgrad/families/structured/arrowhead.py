@@ -9,6 +9,7 @@ given its globals: the best full-rank Gaussian for such a target has them too.
 import math
 from typing import ClassVar
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -17,10 +18,12 @@ from jaxtyping import Array, Float, Key
 
 from ..._util.checks import whole
 from ...structure import BlockRoot, Structure
+from ...targets import Target
 from ..bases import AbstractBase, Normal
 from ..capabilities import HasPathMetric
 from ..family import AbstractFamily
 from ..mean_field import MeanField
+from .found import structure_for
 from .gaussian import AbstractStructured, checked
 from .triangles import from_log_diagonal, pack, triangle_size, unpack
 
@@ -57,6 +60,12 @@ class Arrowhead(AbstractStructured, HasPathMetric):
         structure = checked(structure, whole(dim, "dim", least=1), Structure.leading(dim))
         loc, log_std = spread * jr.normal(key, (2, structure.dim))
         return cls._diagonal(loc, log_std, structure, base)
+
+    @classmethod
+    def for_target(cls, target: Target, *, key: Key[Array, ""]) -> "Arrowhead":
+        """The start for a target, whose structure is found."""
+        structure = structure_for(target, "arrowhead")
+        return eqx.filter_jit(cls.init)(structure.dim, key=key, structure=structure)
 
     @classmethod
     def _diagonal(

@@ -9,6 +9,7 @@ neighbours and the globals.
 import math
 from typing import ClassVar
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -17,10 +18,12 @@ from jaxtyping import Array, Float, Key
 from ..._util.checks import whole
 from ...structure import BlockRoot, Structure
 from ...structure import small_matrices as small
+from ...targets import Target
 from ..bases import AbstractBase, Normal
 from ..family import AbstractFamily
 from ..mean_field import MeanField
 from .arrowhead import triangle_gradient
+from .found import structure_for
 from .gaussian import AbstractStructured, checked
 from .triangles import from_log_diagonal, pack, unpack
 
@@ -60,6 +63,12 @@ class Chain(AbstractStructured):
         structure = checked(structure, whole(dim, "dim", least=1), default)
         loc, log_std = spread * jr.normal(key, (2, structure.dim))
         return cls._diagonal(loc, log_std, structure, base)
+
+    @classmethod
+    def for_target(cls, target: Target, *, key: Key[Array, ""]) -> "Chain":
+        """The start for a target, whose structure is found."""
+        structure = structure_for(target, "chain")
+        return eqx.filter_jit(cls.init)(structure.dim, key=key, structure=structure)
 
     @classmethod
     def _diagonal(

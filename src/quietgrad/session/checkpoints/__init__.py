@@ -1,7 +1,7 @@
 """Checkpoints of a fit: what it has done so far, on disk, so that the same call goes on from there."""
 
-from .book import Book, Mark, NoBook
+from .checkpoint import Checkpoint, NullCheckpoint, Slot
 from .identity import identity
-from .open_book import open_book
+from .opening import open_checkpoint
 
-__all__ = ["Book", "Mark", "NoBook", "identity", "open_book"]
+__all__ = ["Checkpoint", "Slot", "NullCheckpoint", "identity", "open_checkpoint"]

@@ -47,6 +47,7 @@ def structure_of(
         if fits(hessian, candidate):
             structure = candidate.structure()
             words = _sentence(target, dim, candidate, structure, hessian)
+            structure = candidate.structure(words)
             return Found(structure, candidate.source, hessian.count, words)
     return None
 

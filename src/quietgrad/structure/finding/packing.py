@@ -35,9 +35,9 @@ class Candidate(NamedTuple):
         few = 2 * len(self.globals) <= self.blocks.size and self.entries < dim * (dim + 1) // 2
         return len(self.blocks) >= LEAST_BLOCKS and few
 
-    def structure(self) -> Structure:
+    def structure(self, source: str = "") -> Structure:
         """The structure itself."""
-        return Structure(np.sort(self.globals), self.blocks, self.kind)
+        return Structure(np.sort(self.globals), self.blocks, self.kind, source)
 
 
 def pack(groups: Sequence[Indices], rest: Indices, source: str) -> Candidate | None:

@@ -14,9 +14,8 @@ from jaxtyping import Array, Bool, Float, PyTree
 
 from ....families import AbstractFamily, HasMoments
 from . import model
-from .closed_form import AbstractQuadratic
 from .coefficient import AbstractCoefficient, LaggedBeta
-from .quadratic import Quadratic
+from .quadcv import AbstractQuadratic, Quadratic
 
 # Averages over some ten steps, as those behind beta. No quadratic at all misses the gradients by
 # themselves, a ratio of one, and a good learner starts there: twice that is no longer chance.

@@ -1,0 +1,82 @@
+"""What the present answer of a ladder is worth: the verdict that it would get, and why.
+
+The verdict is that of `diagnose`, from draws of its own: importance weights of q's draws, short chains
+from them, climbs from far away. All of it runs on the host with the program of values and gradients that
+the fit has, so that asking costs far less than to compile a flow.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ...diagnostics.diagnosis import Ending, Verdict
+from ...diagnostics.evidence import Evidence as Found
+from ...diagnostics.evidence import gather
+from ...diagnostics.shapes import Shapes
+from ...diagnostics.verdict import judge
+from ...families import AbstractFamily
+from ...session import Candidate
+from ...status import Status
+from ...targets import Target
+
+
+class Evidence(NamedTuple):
+    """Of the answer `q`: `gap`, about how many nats its ELBO is below the log evidence, and a diagnosis.
+
+    `verdict` is what `diagnose` would say of q if the fit ended here, `reasons` are its sentences, the
+    gravest first, and `found` is all that it is made of. Without a diagnosis they are None and empty:
+    with minibatches, where the program at hand does not see all rows.
+    """
+
+    q: AbstractFamily
+    gap: float
+    verdict: Verdict | None = None
+    reasons: tuple[str, ...] = ()
+    found: Found | None = None
+
+    @classmethod
+    def of(
+        cls, target: Target | None, answer: Candidate, rng: np.random.Generator, draws: int
+    ) -> "Evidence":
+        """Some thousand gradients at draws of the answer; only its gap if there is no target to ask."""
+        q, gap = answer.q, answer.terms.gap
+        if target is None:
+            return cls(q, gap)
+        with np.errstate(all="ignore"):
+            found = gather(target, q, rng, draws)
+        verdict, why = judge(found, Ending(Status.CONVERGED, ""), found.watched.name)
+        return cls(q, gap, verdict, (*why.fatal, *why.wrong, *why.fine), found)
+
+    @property
+    def trusted(self) -> bool:
+        """Whether the answer would be trusted as it is."""
+        return self.verdict is Verdict.TRUST
+
+    @property
+    def correctable(self) -> bool:
+        """Whether its draws would be, once weighted by importance."""
+        return self.verdict is Verdict.CORRECTED
+
+    @property
+    def khat(self) -> float:
+        """The shape of the weights' tail; infinite if unknown."""
+        return float("inf") if self.found is None else self.found.weights.khat
+
+    @property
+    def shapes(self) -> Shapes:
+        """Funnel (a neck), banana (curvature) and strong correlation, by coordinates."""
+        return Shapes() if self.found is None else self.found.shapes
+
+    @property
+    def modes(self) -> tuple[np.ndarray, ...]:
+        """Places of several modes: two that q may cover, or q's own and one that it leaves out."""
+        if self.found is None:
+            return ()
+        if self.found.elsewhere is not None:
+            return self.found.draws.z.mean(axis=0), self.found.elsewhere.place
+        return self.found.modes or ()
+
+    @property
+    def uncorrelated(self) -> bool:
+        """Whether q cannot have correlations."""
+        return not getattr(self.q, "correlated", True)

@@ -1,0 +1,66 @@
+"""The contract of a rung: a kind of q that the ladder of families may try above the answer that stands.
+
+A rung is a value with its numbers as fields, so that `print(Auto())` shows it. It says why it cannot be
+tried, whether it can mend what is wrong with the present answer, and drives solvers from there. It
+compares nothing: what it records is compared with the answer below by the ladder.
+"""
+
+import abc
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import equinox as eqx
+
+from ..._util.random import key_of
+from ...families import AbstractFamily
+from ...session import Candidate, Recorder
+from ..method import Ending
+from .evidence import Evidence
+
+if TYPE_CHECKING:
+    from ..auto import Fit
+
+
+class AbstractRung(eqx.Module):
+    """Frozen: one rung can be tried on any number of problems."""
+
+    # What `explain` calls it: a noun with its article.
+    title: ClassVar[str] = "a richer family"
+    # The family that this rung solves for, where a user asks for it by name: a Gaussian comes first then.
+    family: ClassVar[type[AbstractFamily] | None] = None
+    # Whether it needs programs of its own. One that does is not tried where weighted draws of the
+    # present answer would be trusted: the user waits for XLA, not for arithmetic.
+    compiles: ClassVar[bool] = True
+
+    @abc.abstractmethod
+    def refuses(self, fit: "Fit") -> str | None:
+        """Why it cannot be tried on this problem; None if it can. It is asked before any solver runs."""
+
+    def makes(self, q: AbstractFamily) -> bool:
+        """Whether a family that was asked for by name or handed in is this rung's to solve for."""
+        del q
+        return False
+
+    @abc.abstractmethod
+    def mends(self, evidence: Evidence) -> bool:
+        """Whether what is wrong with the present answer is of a kind that this rung can mend."""
+
+    @abc.abstractmethod
+    def solve(self, fit: "Fit", below: Candidate) -> Ending | None:
+        """Drive solvers from the answer below, and say how that ended; None if nothing was found.
+
+        `fit.session` records what is found. If the best of it is clearly better than `below`, it becomes
+        the present answer and this ending that of the fit.
+        """
+
+    def begin(self, fit: "Fit") -> Ending | None:
+        """The ladder's first answer by this rung, if it needs none below; None if it does.
+
+        The first rung that begins takes the place of the mean-field solution.
+        """
+        del fit
+        return None
+
+
+def member(kind: type[AbstractFamily], dim: int, session: Recorder, **more: Any) -> AbstractFamily:
+    """A member of a family as its `init` makes it, by one program."""
+    return eqx.filter_jit(kind.init)(dim, key=key_of(session.seed(kind.__name__)), **more)

@@ -1,0 +1,103 @@
+"""A bent Gaussian by stochastic steps on the host: Adam with path gradients, and no program of its own.
+
+In the coordinates of the Gaussian the posterior has unit scales, and so has every parameter of the bend:
+one rate suits all. The gradient sticks to the landing (Roeder et al. 2017), d v / d parameters times
+C'(grad f - grad log q), whose noise vanishes as q approaches the posterior.
+"""
+
+import math
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from ..evaluation.host_draws import sobol_pairs
+from ..families import Curved, FullRank
+from ..families.bend import HostBend
+from ..session import Candidate, Recorder
+from .solver import AbstractSolver, Feedback, Step
+
+
+class BendingState(NamedTuple):
+    """The Gaussian, the bend, and rounds and iterations so far."""
+
+    gaussian: FullRank
+    bend: HostBend
+    rounds: int = 0
+    iterations: int = 0
+
+
+class Bending(AbstractSolver):
+    """A round of Adam steps whose rate falls from `rate` to nothing by a cosine.
+
+    The first round has `length` steps, each further one twice as many, with `pairs` quasi-random
+    antithetic pairs of draws each. Adam's averages are those of `decay`. The gradient by a parameter is
+    cut at `most` times its root mean square: a single draw in a steep place must not lead away.
+    """
+
+    title: ClassVar[str] = "bending a Gaussian"
+
+    rate: float = 0.03
+    length: int = 100
+    pairs: int = 64
+    decay: tuple[float, float] = (0.9, 0.99)
+    most: float = 2.0
+
+    def init(self, session: Recorder, start: Candidate) -> BendingState:
+        """At the start's own bend."""
+        del session
+        assert isinstance(start.q, Curved)
+        return BendingState(start.q.gaussian, HostBend.of(start.q.bend))
+
+    def step(self, session: Recorder, state: BendingState, feedback: Feedback | None) -> Step:
+        """One round."""
+        del feedback
+        length = self.length * 2**state.rounds
+        rng = session.rng(f"bending {state.bend.order[0]}", state.rounds)
+        x = np.concatenate([state.bend.own.ravel(), state.bend.pairs.ravel()])
+        first, second, late, count = np.zeros_like(x), np.zeros_like(x), np.zeros_like(x), 0
+        slow, slower = self.decay
+        with np.errstate(all="ignore"):
+            for t in range(1, length + 1):
+                session.check()
+                g = self._gradient(session, state, x, rng)
+                if not np.all(np.isfinite(g)):
+                    continue
+                usual = np.sqrt(second / (1 - slower ** (t - 1))) if t > 1 else np.abs(g)
+                g = np.clip(g, -self.most * usual, self.most * usual) if t > 1 else g
+                first, second = slow * first + (1 - slow) * g, slower * second + (1 - slower) * g**2
+                rate = self.rate * 0.5 * (1 + math.cos(math.pi * t / length))
+                move = first / (1 - slow**t) / (np.sqrt(second / (1 - slower**t)) + 1e-8)
+                x = x + rate * move
+                if 2 * t > length:
+                    late, count = late + x, count + 1
+        iterations = state.iterations + length
+        after = BendingState(state.gaussian, self._bend(state, x), state.rounds + 1, iterations)
+        members = [Curved.made_of(after.bend, state.gaussian)]
+        if count:
+            members.append(Curved.made_of(self._bend(state, late / count), state.gaussian))
+        return Step(tuple(members), after, iterations)
+
+    def _bend(self, state: BendingState, x: Float[np.ndarray, " n"]) -> HostBend:
+        own, pairs = state.bend.own, state.bend.pairs
+        return HostBend(
+            x[: own.size].reshape(own.shape), x[own.size :].reshape(pairs.shape), state.bend.order
+        )
+
+    def _gradient(
+        self,
+        session: Recorder,
+        state: BendingState,
+        x: Float[np.ndarray, " n"],
+        rng: np.random.Generator,
+    ) -> Float[np.ndarray, " n"]:
+        """Of the ELBO by the parameters, from fresh draws; those without a density do not count."""
+        gaussian = state.gaussian
+        e = sobol_pairs(gaussian.base, self.pairs, gaussian.dim, rng)
+        bent = self._bend(state, x).at(e)
+        slope = session.points(gaussian.host_transport(bent.image))[1]
+        # host_root is C for the normal base, whose variance is one.
+        g = slope @ gaussian.host_root() - bent.score()
+        g = np.where(np.all(np.isfinite(g), axis=1)[:, None], g, 0.0)
+        pulled = bent.pull(g)
+        return np.concatenate([pulled.own.ravel(), pulled.pairs.ravel()])

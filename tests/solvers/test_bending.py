@@ -1,0 +1,74 @@
+"""Bending a Gaussian on the host: it follows bananas, funnels and skew, and compiles nothing."""
+
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+
+import quietgrad as qg
+from quietgrad.families import Curved
+from quietgrad.methods.rungs import CurvedRung, FlowRung, FullRankRung
+
+LOG_2PI = np.log(2 * np.pi)
+
+
+def banana(z):
+    return -0.5 * z[0] ** 2 - 0.5 * ((z[1] - z[0] ** 2) / 0.3) ** 2 - LOG_2PI - np.log(0.3)
+
+
+def reversed_banana(z):
+    return banana(z[::-1])
+
+
+def funnel(z):
+    """v ~ N(0, 1), others N(0, exp(v)) given v."""
+    spread = -0.5 * z[1:] ** 2 * jnp.exp(-z[0]) - 0.5 * z[0] - 0.5 * LOG_2PI
+    return -0.5 * z[0] ** 2 - 0.5 * LOG_2PI + jnp.sum(spread)
+
+
+def skewed(z):
+    """Logarithms of two Gamma(1/2) variables, skewed to the left; Gamma(1/2)^2 = pi."""
+    return jnp.sum(0.5 * z - jnp.exp(z)) - np.log(np.pi)
+
+
+@pytest.mark.parametrize("density", [banana, reversed_banana, funnel, skewed])
+def test_a_bend_follows_what_a_gaussian_cannot(density):
+    """The log evidence of each is zero, so that the ELBO is minus the divergence."""
+    target = qg.Target.from_logdensity(density, dim=2)
+    method = qg.Auto(rungs=(FullRankRung(), CurvedRung()), by_clock=False)
+    gaussian = qg.fit(target, "full-rank", key=jr.key(0))
+    result = qg.fit(target, "auto", method=method, key=jr.key(0))
+    assert isinstance(result.q, Curved)
+    assert result.status is qg.Status.CONVERGED
+    assert result.elbo < 5 * result.elbo_error + 1e-6
+    assert result.elbo > -0.02 - 5 * result.elbo_error
+    assert result.elbo > gaussian.elbo
+
+
+def test_no_program_is_compiled_for_it():
+    def density(z):
+        return banana(z) - 0.01 * jnp.sum(z**4)
+
+    target = qg.Target.from_logdensity(density, dim=2)
+    gaussian = qg.fit(target, "full-rank", key=jr.key(0))
+    assert gaussian.programs > 0
+    method = qg.Auto(rungs=(FullRankRung(), CurvedRung()))
+    result = qg.fit(target, "auto", method=method, key=jr.key(0))
+    assert isinstance(result.q, Curved)
+    assert result.programs == 0
+
+
+def test_a_trusted_answer_needs_no_flow():
+    """The bend is the posterior, so that the flow above it in the plan is not tried."""
+    target = qg.Target.from_logdensity(banana, dim=2)
+    method = qg.Auto(rungs=(FullRankRung(), CurvedRung(), FlowRung()))
+    result = qg.fit(target, "auto", method=method, key=jr.key(1))
+    assert isinstance(result.q, Curved)
+    assert "a flow" not in result.explain()
+
+
+def test_a_given_seed_gives_the_same_bend():
+    target = qg.Target.from_logdensity(funnel, dim=3)
+    method = qg.Auto(rungs=(FullRankRung(), CurvedRung()), by_clock=False)
+    a, b = (qg.fit(target, "auto", method=method, key=jr.key(2)) for _ in range(2))
+    assert np.array_equal(a.q.bend.pairs, b.q.bend.pairs)

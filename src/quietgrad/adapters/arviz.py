@@ -14,6 +14,7 @@ from ..diagnostics.posterior import PosteriorDraws
 from ..families import AbstractFamily
 from ..results.display.table import named
 from ..targets import Target
+from ..targets.stored import without_density
 
 with needs_extra("arviz", "an ArviZ object"):
     import arviz_base
@@ -40,18 +41,50 @@ def to_arviz(
     The posterior is `draws` independent draws of q, as one chain. `sample_stats` has `lp`, the target's
     log density on its unconstrained scale, `log_q`, and `log_weight`, their difference: what corrects
     the draws, up to a constant, by Pareto-smoothed importance sampling. Draws that are `corrected`
-    already take the place of q's, and have no weights. The attribute `kind` of the posterior says
+    already take the place of q's, and have no weights. A result that was loaded without its model has
+    `log_q` only, and neither likelihood nor data. The attribute `kind` of the posterior says
     which they are. `coords` and `dims` are labels beside or instead of the model's own.
     """
     points, log_q = _drawn(q, key, draws) if corrected is None else (corrected.points, None)
     facts = jax.device_get(_facts(target, points))
-    stats = {"lp": facts["lp"]}
+    stats = {} if facts["lp"] is None else {"lp": facts["lp"]}
     if log_q is not None:
-        stats |= {"log_q": np.asarray(log_q), "log_weight": facts["lp"] - np.asarray(log_q)}
+        stats["log_q"] = np.asarray(log_q)
+    if len(stats) == 2:
+        stats["log_weight"] = stats["lp"] - stats["log_q"]
+    kind = f"{draws:,} draws of q" if corrected is None else corrected.kind
+    return _tree(target, facts, stats, kind, 1, coords, dims)
+
+
+def chains_to_arviz(
+    target: Target,
+    z: Float[Array, "chains draws dim"],
+    stats: Mapping[str, Any],
+    kind: str,
+    *,
+    coords: Mapping[str, Any] | None = None,
+    dims: Mapping[str, Sequence[str]] | None = None,
+) -> Any:
+    """The same of posterior draws of several chains, with `stats` of shape (chains, draws)."""
+    facts = jax.device_get(_facts(target, z.reshape(-1, z.shape[-1])))
+    flat = {name: np.reshape(value, -1) for name, value in stats.items()}
+    return _tree(target, facts, {"lp": facts["lp"], **flat}, kind, z.shape[0], coords, dims)
+
+
+def _tree(
+    target: Target,
+    facts: dict[str, Any],
+    stats: dict[str, Any],
+    kind: str,
+    chains: int,
+    coords: Mapping[str, Any] | None,
+    dims: Mapping[str, Sequence[str]] | None,
+) -> Any:
+    """All groups of a `DataTree`, from draws one chain after the other."""
     groups = {"posterior": named(facts["point"]), "sample_stats": stats}
     if facts["log_likelihood"]:
         groups["log_likelihood"] = facts["log_likelihood"]
-    groups = {name: _one_chain(group) for name, group in groups.items()}
+    groups = {name: _by_chain(group, chains) for name, group in groups.items()}
     observed = _observed(target)
     if observed:
         groups["observed_data"] = {name: np.asarray(value) for name, value in observed.items()}
@@ -61,7 +94,7 @@ def to_arviz(
     groups = {name: _without_slashes(group) for name, group in groups.items()}
     axes = {name: [*map(_without_slash, some)] for name, some in _without_slashes(axes).items()}
     tree = arviz_base.from_dict(groups, coords=_without_slashes(labels), dims=axes)
-    tree["posterior"].attrs["kind"] = f"{draws:,} draws of q" if corrected is None else corrected.kind
+    tree["posterior"].attrs["kind"] = kind
     return tree
 
 
@@ -93,10 +126,12 @@ def _drawn(
 
 @eqx.filter_jit
 def _facts(target: Target, points: Float[Array, "draws dim"]) -> dict[str, Any]:
+    known = not without_density(target)
+
     def one(z: Float[Array, " dim"]) -> dict[str, Any]:
         return {
             "point": target.constrain(z),
-            "lp": target.log_density(z),
+            "lp": target.log_density(z) if known else None,
             "log_likelihood": _log_likelihood(target, z),
         }
 
@@ -105,6 +140,8 @@ def _facts(target: Target, points: Float[Array, "draws dim"]) -> dict[str, Any]:
 
 
 def _log_likelihood(target: Target, z: Float[Array, " dim"]) -> dict[str, Array]:
+    if without_density(target):
+        return {}
     if target.model is not None:
         return target.model.log_likelihoods(target.point(z))
     return {DATA: target.log_likelihoods(z)} if target.rows else {}
@@ -125,8 +162,9 @@ def _without_slashes(named: Mapping[str, Any]) -> dict[str, Any]:
     return {_without_slash(name): value for name, value in named.items()}
 
 
-def _one_chain(group: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: np.asarray(value)[None] for name, value in group.items()}
+def _by_chain(group: Mapping[str, Any], chains: int) -> dict[str, Any]:
+    arrays = {name: np.asarray(value) for name, value in group.items()}
+    return {name: x.reshape(chains, -1, *x.shape[1:]) for name, x in arrays.items()}
 
 
 def _labels(target: Target, groups: Mapping[str, Mapping[str, Any]]) -> tuple[Any, dict[str, list[str]]]:

@@ -31,9 +31,11 @@ def fit(
     batch_size: Whole | None = None,
     seed: Whole = 0,
     diagnose: bool | None = None,
+    refine: Flag = False,
     out: Path | None = None,
     force: Flag = False,
     checkpoint: Path | None = None,
+    start: Path | None = None,
     json: Json = None,
 ) -> int:
     """Fit a variational family to a model and print what was reached, and how.
@@ -78,6 +80,9 @@ def fit(
         Seed of the initial point, the draws and the minibatches.
     diagnose
         Find out whether to trust the fit, which takes about as long again; done with --out if left out.
+    refine
+        Let NUTS chains follow in the coordinates of the fit: draws and summary are then those of the
+        chains, and the exit code is 0 if these are enough.
     out
         Write draws, summary, history, plot, verdict, result and the code that repeats it to this folder;
         where the verdict is to use them, corrected draws and their summary too.
@@ -86,6 +91,9 @@ def fit(
     checkpoint
         Save the fit in this folder as it goes; the same command goes on from there after an
         interruption, and refuses if the model, its data or a setting has changed.
+    start
+        Start from the q of a result that was saved, for example fit1/fit.quietgrad, in place of a
+        family.
     json
         Also write the result and its history to this file.
     """
@@ -107,11 +115,26 @@ def fit(
         batch_size=batch_size,
         seed=seed,
         diagnose=diagnose,
+        refine=refine,
         out=out,
         force=force,
         checkpoint=checkpoint,
+        start=start,
         json_path=json,
     )
+
+
+def show(path: Path) -> int:
+    """Print a saved result: how it was made, how it ended, its verdict, and a summary of its draws.
+
+    Parameters
+    ----------
+    path
+        A file of `result.save`, or the folder that `quietgrad fit --out` made.
+    """
+    from .commands.show import show_command
+
+    return show_command(path)
 
 
 def race(

@@ -11,6 +11,9 @@ import numpy as np
 from .models import Model
 
 ARGUMENTS = "arguments.npz"
+# A copy of the result that the fit started from.
+START = "start.quietgrad"
+START_CODE = f"qg.load(Path(__file__).resolve().parent / {START!r}).q"
 DOCSTRING = '"""Repeats the fit whose results are in this folder.\n\nThe command was: {command}\n"""\n'
 
 
@@ -24,6 +27,7 @@ class Call(NamedTuple):
     restarts: int
     seed: int
     double: bool
+    refine: bool = False
 
 
 def command_line() -> str:
@@ -48,6 +52,7 @@ def write_repeat(folder: Path, final: Path, model: Model, name: str, call: Call,
         "batch_size": call.batch_size,
         "seconds": call.seconds,
         "restarts": call.restarts if call.restarts > 1 else None,
+        "refine": call.refine or None,
     }
     given = "".join(f"    {key}={value},\n" for key, value in settings.items() if value is not None)
     text += (
@@ -67,6 +72,8 @@ def _imports(model: Model, call: Call) -> str:
     if "optax." in call.method:
         lines.append("import optax")
     lines.append("import quietgrad as qg")
+    if model.file is None and call.family == START_CODE:
+        return "\nfrom pathlib import Path\n\n" + "\n".join(lines) + "\n"
     if model.file is None:
         return "\n" + "\n".join(lines) + "\n"
     return "\nimport runpy\nimport sys\nfrom pathlib import Path\n\n" + "\n".join(lines) + "\n"

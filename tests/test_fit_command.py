@@ -12,6 +12,7 @@ import xarray
 import quietgrad as qg
 from quietgrad._util.fingerprint import fingerprint
 from quietgrad.cli.commands import fit, models, settings
+from quietgrad.cli.commands.show import show_command
 from quietgrad.diagnostics.diagnosis import Verdict
 from quietgrad.status import Status
 
@@ -160,6 +161,38 @@ def test_a_numpyro_model_with_its_data_into_a_folder_and_again(folder, capsys):
         again = runpy.run_path(str(out / "repeat.py"))
     assert again["result"].elbo == document["elbo"]
     assert again["arguments"]["scale"] == 2.0
+
+
+def test_a_saved_result_is_shown_and_is_a_start(folder, capsys):
+    out = folder / "out"
+    run(
+        "numpyro_model.py:model",
+        data=folder / "rows.csv",
+        arguments=["x=a,b"],
+        out=out,
+        family="full-rank",
+    )
+    saved = qg.load(out / "fit.quietgrad")
+    assert saved.diagnosis is not None
+    assert saved.seed == (0, 0)
+    capsys.readouterr()
+    assert show_command(out) == 0
+    printed = capsys.readouterr().out
+    assert str(saved) in printed
+    assert f"verdict: {saved.diagnosis}" in printed
+    assert "slope[1]" in printed
+    assert f"quietgrad {qg.__version__}" in printed
+    again = {"data": folder / "rows.csv", "arguments": ["x=a,b"], "start": out / "fit.quietgrad"}
+    run("numpyro_model.py:model", **again, out=folder / "further", diagnose=False)
+    further = json.loads((folder / "further" / "result.json").read_text())
+    assert further["family"] == "FullRank"
+    with jax.numpy_rank_promotion("allow"):
+        repeated = runpy.run_path(str(folder / "further" / "repeat.py"))
+    assert repeated["result"].elbo == further["elbo"]
+    with pytest.raises(ValueError, match="leave --family and --rank out"):
+        run("numpyro_model.py:model", **again, family="low-rank")
+    with pytest.raises(ValueError, match="has no fit.quietgrad"):
+        show_command(folder)
 
 
 def told(folder, monkeypatch, capsys, verdict):

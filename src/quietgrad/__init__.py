@@ -19,7 +19,15 @@ if TYPE_CHECKING:
     from .estimators.weights import Stein, Uniform, stein_weights
     from .evaluation.gradient_noise import gradient_error, gradient_variance, variance_ratio
     from .evaluation.metrics import elbo, elbo_with_error, lppd
-    from .families import AffineRealNVP, FullRank, LowRank, MeanField, RealNVP, WhitenedRealNVP
+    from .families import (
+        AffineRealNVP,
+        FullRank,
+        LowRank,
+        MeanField,
+        RealNVP,
+        SemiImplicit,
+        WhitenedRealNVP,
+    )
     from .families.bases import Logistic, Normal, StudentT
     from .fitting import fit
     from .fitting.looping import Loop, loop
@@ -27,8 +35,9 @@ if TYPE_CHECKING:
     from .methods import Auto, Bam, Saa, Sgd
     from .racing import race
     from .results import FitResult
-    from .results.refined import Refine, Refined
     from .results.expectations import Expectations, posterior_expectations
+    from .results.loading import load
+    from .results.refined import Refine, Refined
     from .scale.compilation_cache import keep_compiled
     from .session.history import Plateau, Reached
     from .status import Status
@@ -48,6 +57,7 @@ _HOMES = {
         "LowRank",
         "MeanField",
         "RealNVP",
+        "SemiImplicit",
         "WhitenedRealNVP",
     ],
     "evaluation.gradient_noise": ["gradient_error", "gradient_variance", "variance_ratio"],
@@ -60,6 +70,7 @@ _HOMES = {
     "racing": ["race"],
     "results": ["FitResult"],
     "results.refined": ["Refine", "Refined"],
+    "results.loading": ["load"],
     "status": ["Status"],
     "estimators.samplers": ["Antithetic", "Iid", "LatinHypercube", "Rqmc"],
     "estimators.surrogates": ["QuadCV", "Taylor"],
@@ -101,6 +112,7 @@ __all__ = [
     "Saa",
     "Sampled",
     "ScoreFunction",
+    "SemiImplicit",
     "Sgd",
     "Status",
     "Stein",
@@ -120,6 +132,7 @@ __all__ = [
     "gradient_error",
     "gradient_variance",
     "keep_compiled",
+    "load",
     "loop",
     "lppd",
     "posterior_expectations",

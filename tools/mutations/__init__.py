@@ -1,6 +1,10 @@
 """Seeded bugs and whether the tests see them: `python -m tools.mutations`."""
 
-from . import drivers, models, parts
+from . import adversary, drivers, models, parts
 from .mutant import Mutant
 
-MUTANTS: list[Mutant] = [*parts.MUTANTS, *models.MUTANTS, *drivers.MUTANTS]
+# The first list grew with the tests; the second was written by reading the code, not the tests.
+LISTS: dict[str, list[Mutant]] = {
+    "seeded": [*parts.MUTANTS, *models.MUTANTS, *drivers.MUTANTS],
+    "adversary": adversary.MUTANTS,
+}

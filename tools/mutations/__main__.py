@@ -1,10 +1,11 @@
 """Put every seeded bug into a copy of the project and see whether the tests notice.
 
     python -m tools.mutations                     all that are not in the file of results yet
-    python -m tools.mutations --only "beta"       those with this in their name or file, several times
+    python -m tools.mutations --list adversary    those of the second list, which has its own results
+    python -m tools.mutations --only "beta"       those with this in their name or symbol, several times
     python -m tools.mutations --score             the score of the results that are kept, by module
     python -m tools.mutations --fresh             forget earlier results
-    python -m tools.mutations --check             only look whether every text is still found
+    python -m tools.mutations --check             only look whether every pattern is still found
 
 Killed: a test of the selection fails with the bug and passes without it. Exit code 0 if every
 text is found and every survivor is explained.
@@ -15,17 +16,19 @@ import datetime
 import hashlib
 import json
 import os
+import random
 import shlex
 import subprocess
 import sys
 from pathlib import Path
 
-from . import MUTANTS
+from . import LISTS
+from .finding import SOURCES, Gone, find
 from .mutant import Mutant
-from .workshop import ROOT, Broken, Gone, Workshop
+from .workshop import ROOT, Workshop
 
-RESULTS = ROOT / "tools" / "mutations" / "results.json"
-KILLED, SURVIVED, GONE, UNFIT = "killed", "survived", "text not found", "fails without the bug"
+RESULTS = ROOT / "tools" / "mutations"
+KILLED, SURVIVED, GONE, UNFIT = "killed", "survived", "not found", "fails without the bug"
 # pytest: 1 tests failed, 2 interrupted (an import that fails), -1 an endless loop.
 FAILURES = (1, 2, -1)
 
@@ -33,17 +36,26 @@ FAILURES = (1, 2, -1)
 def main(arguments: list[str] | None = None) -> int:
     """The command."""
     parser = argparse.ArgumentParser(prog="python -m tools.mutations", description=__doc__)
-    parser.add_argument("--only", action="append", default=[], help="part of a name or file")
+    parser.add_argument("--list", choices=LISTS, default="seeded", help="which list of bugs")
+    parser.add_argument("--only", action="append", default=[], help="part of a name or symbol")
+    parser.add_argument("--sample", type=int, help="so many of them, drawn at random with a fixed seed")
     parser.add_argument("--score", action="store_true", help="only print what is known")
     parser.add_argument("--fresh", action="store_true", help="forget earlier results")
-    parser.add_argument("--check", action="store_true", help="only look whether texts are found")
+    parser.add_argument("--check", action="store_true", help="only look whether patterns are found")
     parser.add_argument("--nice", type=int, default=10, help="how much others go before")
-    parser.add_argument("--results", type=Path, default=RESULTS)
+    parser.add_argument("--results", type=Path)
     options = parser.parse_args(arguments)
-    names = [mutant.name for mutant in MUTANTS]
+    listed = LISTS[options.list]
+    names = [mutant.name for mutant in listed]
     assert len(set(names)) == len(names), "two mutants of one name"
+    if options.results is None:
+        options.results = RESULTS / (
+            "results.json" if options.list == "seeded" else f"{options.list}.json"
+        )
     parts = options.only or [""]
-    chosen = [m for m in MUTANTS if any(part in m.name or part in m.file for part in parts)]
+    chosen = [m for m in listed if any(part in m.name or part in m.symbol for part in parts)]
+    if options.sample is not None:
+        chosen = random.Random(0).sample(chosen, min(options.sample, len(chosen)))
     if options.check:
         return _check(chosen)
     known = {} if options.fresh or not options.results.exists() else _read(options.results)
@@ -66,9 +78,10 @@ def main(arguments: list[str] | None = None) -> int:
                 "date": datetime.date.today().isoformat(),
             }
             print(
-                f"{number:3}/{len(chosen)} {outcome:9} {mutant.name} ({mutant.file}): {said}", flush=True
+                f"{number:3}/{len(chosen)} {outcome:9} {mutant.name} ({mutant.symbol}): {said}",
+                flush=True,
             )
-            _write(options.results, known)
+            _write(options.results, {name: known[name] for name in names if name in known})
     return _summary(chosen, known)
 
 
@@ -98,11 +111,11 @@ def _check(chosen: list[Mutant]) -> int:
     lost = 0
     for mutant in chosen:
         try:
-            Broken(ROOT / "src" / "quietgrad" / mutant.file, mutant)
+            find(ROOT, mutant)
         except Gone as gone:
             lost += 1
             print(f"{GONE}: {mutant.name}: {gone}")
-    print(f"{len(chosen) - lost} of {len(chosen)} texts are found")
+    print(f"{len(chosen) - lost} of {len(chosen)} patterns are found")
     return 1 if lost else 0
 
 
@@ -112,7 +125,7 @@ def _summary(chosen: list[Mutant], known: dict[str, dict[str, str]]) -> int:
     explained = [m for m in chosen if outcomes[m.name] == SURVIVED and m.explained]
     for mutant in chosen:
         if outcomes[mutant.name] != KILLED:
-            print(f"{outcomes[mutant.name]}: {mutant.name} ({mutant.file}). {mutant.breaks}.")
+            print(f"{outcomes[mutant.name]}: {mutant.name} ({mutant.symbol}). {mutant.breaks}.")
             print(f"    {mutant.explained or known[mutant.name]['said']}")
     for module, group in sorted(_by_module(chosen).items()):
         print(f"{module:18} {_score([outcomes[m.name] for m in group])}")
@@ -127,12 +140,26 @@ def _summary(chosen: list[Mutant], known: dict[str, dict[str, str]]) -> int:
 
 
 def _by_module(mutants: list[Mutant]) -> dict[str, list[Mutant]]:
-    """Mutants by the folder or file they are put into; claims by themselves, not as part of studies."""
+    """Mutants by the room they are put into."""
     groups: dict[str, list[Mutant]] = {}
     for mutant in mutants:
-        module = "claims" if mutant.file.startswith("study/claims") else mutant.file.split("/")[0]
-        groups.setdefault(module, []).append(mutant)
+        groups.setdefault(_room(_file(mutant)), []).append(mutant)
     return groups
+
+
+def _file(mutant: Mutant) -> Path | None:
+    try:
+        return find(ROOT, mutant).path
+    except Gone:
+        return None
+
+
+def _room(path: Path | None) -> str:
+    if path is None:
+        return GONE
+    below = next(ROOT / source for source in SOURCES if path.is_relative_to(ROOT / source))
+    parts = path.relative_to(below).parts
+    return parts[0] if below.name == "quietgrad" else below.name
 
 
 def _score(outcomes: list[str]) -> str:
@@ -144,8 +171,9 @@ def _stamp(mutant: Mutant) -> str:
     """What an outcome depends on, near enough: the mutant, its file, and the files of its selection."""
     parts = [repr(mutant)]
     tests = [word for word in mutant.tests.split() if word.endswith(".py")]
-    for path in [ROOT / "src" / "quietgrad" / mutant.file, *(ROOT / name for name in tests)]:
-        parts.append(path.read_text(encoding="utf-8") if path.exists() else "missing")
+    for path in [_file(mutant), *(ROOT / name for name in tests)]:
+        exists = path is not None and path.exists()
+        parts.append(path.read_text(encoding="utf-8") if exists else "missing")
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
@@ -161,8 +189,7 @@ def _read(path: Path) -> dict[str, dict[str, str]]:
 
 
 def _write(path: Path, known: dict[str, dict[str, str]]) -> None:
-    ordered = {m.name: known[m.name] for m in MUTANTS if m.name in known}
-    path.write_text(json.dumps(ordered, indent=1) + "\n", encoding="utf-8")
+    path.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

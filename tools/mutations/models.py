@@ -14,7 +14,7 @@ HOST = f"{NEWTON} -k 'host_forms or scale_gradients'"
 MUTANTS = [
     Mutant(
         "log det turned",
-        "families/mean_field.py",
+        "MeanField.transport_and_log_prob",
         "jnp.sum(self.base.log_prob(e)) - jnp.sum(self.log_std)",
         "jnp.sum(self.base.log_prob(e)) + jnp.sum(self.log_std)",
         "the density of a mean-field member does not integrate to one",
@@ -22,7 +22,7 @@ MUTANTS = [
     ),
     Mutant(
         "score scaled the wrong way",
-        "families/mean_field.py",
+        "MeanField.transport_and_score",
         "self.base.score(e) * jnp.exp(-self.log_std)",
         "self.base.score(e) * jnp.exp(self.log_std)",
         "sticking the landing is biased",
@@ -30,7 +30,7 @@ MUTANTS = [
     ),
     Mutant(
         "metric without its square",
-        "families/mean_field.py",
+        "MeanField.path_metrics",
         '"log_std": (jnp.exp(self.log_std) * e) ** 2}',
         '"log_std": jnp.exp(self.log_std) * e**2}',
         "beta of QuadCV is not the best one",
@@ -38,7 +38,7 @@ MUTANTS = [
     ),
     Mutant(
         "variances instead of scales",
-        "families/mean_field.py",
+        "MeanField.for_quadratic",
         "log_std = -0.5 * np.log(self.base.variance * np.diagonal(precision))",
         "log_std = -np.log(self.base.variance * np.diagonal(precision))",
         "Newton steps end in the wrong scales",
@@ -46,7 +46,7 @@ MUTANTS = [
     ),
     Mutant(
         "scale gradient without the entropy",
-        "families/mean_field.py",
+        "MeanField.scale_gradient",
         "return (1 + std * np.mean(slope * e, axis=0)) / np.sqrt(2)",
         "return (std * np.mean(slope * e, axis=0)) / np.sqrt(2)",
         "what a Newton step promises is wrong",
@@ -54,7 +54,7 @@ MUTANTS = [
     ),
     Mutant(
         "triangle not transposed",
-        "families/full_rank.py",
+        "FullRank.transport_and_score",
         'self.base.score(e), lower=True, trans="T")',
         "self.base.score(e), lower=True)",
         "the score of a full-rank member is wrong",
@@ -62,7 +62,7 @@ MUTANTS = [
     ),
     Mutant(
         "squared root of the precision",
-        "families/full_rank.py",
+        "FullRank.for_quadratic",
         "root = np.linalg.qr((vectors / np.sqrt(values)).T)[1].T",
         "root = np.linalg.qr((vectors / values).T)[1].T",
         "Newton steps end in the wrong covariance",
@@ -70,7 +70,7 @@ MUTANTS = [
     ),
     Mutant(
         "the diagonal is not a log",
-        "families/full_rank.py",
+        "FullRank.scale",
         "return jnp.tril(raw, -1) + jnp.diag(jnp.exp(jnp.diagonal(raw)))",
         "return jnp.tril(raw, -1) + jnp.diag(1 + jnp.diagonal(raw))",
         "scale and entropy of a full-rank member disagree",
@@ -78,7 +78,7 @@ MUTANTS = [
     ),
     Mutant(
         "host scale forgets the triangle",
-        "families/full_rank.py",
+        "host_unpack",
         "return np.tril(raw, -1) + np.diag(np.exp(np.diagonal(raw)))",
         "return np.diag(np.exp(np.diagonal(raw)))",
         "the host's draws are not q's",
@@ -86,7 +86,7 @@ MUTANTS = [
     ),
     Mutant(
         "factors' draw with the wrong sign",
-        "families/low_rank.py",
+        "LowRank.transport_and_log_prob",
         "residual = solve_triangular(root, scaled @ e[: self.dim] - e[self.dim :], lower=True)",
         "residual = solve_triangular(root, scaled @ e[: self.dim] + e[self.dim :], lower=True)",
         "the log density of a low-rank member is wrong",
@@ -94,7 +94,7 @@ MUTANTS = [
     ),
     Mutant(
         "low-rank score turned",
-        "families/low_rank.py",
+        "LowRank.transport_and_score",
         "score = (shift @ scaled - e[: self.dim]) * jnp.exp(-self.log_std)",
         "score = (e[: self.dim] - shift @ scaled) * jnp.exp(-self.log_std)",
         "sticking the landing goes the wrong way",
@@ -102,7 +102,7 @@ MUTANTS = [
     ),
     Mutant(
         "one solve is enough",
-        "families/low_rank.py",
+        "LowRank._log_prob",
         "for _ in range(2):",
         "for _ in range(1):",
         "single precision loses the log density at small scales",
@@ -110,7 +110,7 @@ MUTANTS = [
     ),
     Mutant(
         "low-rank trace without factors",
-        "families/low_rank.py",
+        "LowRank.covariance_trace",
         "return diagonal @ jnp.exp(2 * self.log_std) + quadratic_form(self.factor, matmul)",
         "return diagonal @ jnp.exp(2 * self.log_std)",
         "QuadCV and Taylor have the wrong mean: bias",
@@ -118,7 +118,7 @@ MUTANTS = [
     ),
     Mutant(
         "coupling's score turned",
-        "families/real_nvp.py",
+        "Coupling.forward_with_score",
         "self._join(new_score, score_kept - through_kept)",
         "self._join(new_score, score_kept + through_kept)",
         "sticking the landing with a flow is biased",
@@ -126,7 +126,7 @@ MUTANTS = [
     ),
     Mutant(
         "coupling's inverse forgets the scale",
-        "families/real_nvp.py",
+        "Coupling.inverse",
         "return self._join((moved - shift) * jnp.exp(-log_scale), kept)",
         "return self._join(moved - shift, kept)",
         "log densities at points are wrong",
@@ -134,7 +134,7 @@ MUTANTS = [
     ),
     Mutant(
         "scales without bounds",
-        "families/real_nvp.py",
+        "Coupling._condition",
         "return jnp.tanh(self.scale(kept)), self.shift(kept)",
         "return self.scale(kept), self.shift(kept)",
         "it is not the paper's flow",
@@ -142,7 +142,7 @@ MUTANTS = [
     ),
     Mutant(
         "N/B dropped",
-        "targets/target.py",
+        "Target.scale",
         "return self.size / self.rows",
         "return 1.0",
         "minibatch fits believe that there are only B rows",
@@ -150,7 +150,7 @@ MUTANTS = [
     ),
     Mutant(
         "the prior is scaled as well",
-        "targets/target.py",
+        "Target.log_density",
         "return log_prior + self.scale * jnp.sum(self.log_likelihood(point, self._at_hand()))",
         "return self.scale * (log_prior + jnp.sum(self.log_likelihood(point, self._at_hand())))",
         "minibatch fits have too strong a prior",
@@ -158,7 +158,7 @@ MUTANTS = [
     ),
     Mutant(
         "the last rows are lost",
-        "targets/in_blocks.py",
+        "log_density_in_blocks",
         "    if rest:\n        log_lik +=",
         "    if rest < 0:\n        log_lik +=",
         "the ELBO of many rows leaves some out",
@@ -166,7 +166,7 @@ MUTANTS = [
     ),
     Mutant(
         "batches of a batch lose their numbers",
-        "targets/target.py",
+        "Target.batch",
         "numbers = indices if self.row_numbers is None else self.row_numbers[indices]",
         "numbers = indices",
         "the joint control variate stores for the wrong rows",
@@ -174,7 +174,7 @@ MUTANTS = [
     ),
     Mutant(
         "factorial of one less",
-        "targets/hierarchical_poisson.py",
+        "HierarchicalPoisson.log_likelihood",
         "- jnp.exp(log_rate) - gammaln(count + 1)",
         "- jnp.exp(log_rate) - gammaln(count + 2)",
         "Poisson likelihoods do not sum to one",
@@ -182,7 +182,7 @@ MUTANTS = [
     ),
     Mutant(
         "labels turned",
-        "targets/logistic_regression.py",
+        "LogisticRegression.log_likelihood",
         "return y * logit - jnp.logaddexp(logit, 0.0)",
         "return (1 - y) * logit - jnp.logaddexp(logit, 0.0)",
         "logistic regression predicts the other class",
@@ -190,7 +190,7 @@ MUTANTS = [
     ),
     Mutant(
         "a variance taken for a scale",
-        "targets/bayesian_neural_network.py",
+        "BayesianNeuralNetwork.log_likelihood",
         "normal_log_prob(y - self.predict(z, x), log_std=0.5 * z[1])",
         "normal_log_prob(y - self.predict(z, x), log_std=z[1])",
         "it is not the paper's network",
@@ -198,7 +198,7 @@ MUTANTS = [
     ),
     Mutant(
         "priors without their scale",
-        "targets/priors.py",
+        "normal_log_prob",
         "** 2 - log_scale - HALF_LOG_2PI",
         "** 2 - HALF_LOG_2PI",
         "scales of a hierarchy are not held by anything",
@@ -206,7 +206,7 @@ MUTANTS = [
     ),
     Mutant(
         "spread instead of error",
-        "evaluation/metrics.py",
+        "elbo_with_error",
         "jnp.std(values, ddof=1) / jnp.sqrt(values.size)",
         "jnp.std(values, ddof=1)",
         "the error of an ELBO is overstated",
@@ -214,7 +214,7 @@ MUTANTS = [
     ),
     Mutant(
         "sum of likelihoods instead of their mean",
-        "evaluation/metrics.py",
+        "_lppd",
         "return jnp.sum(sums - jnp.log(draws))",
         "return jnp.sum(sums)",
         "test lppd grows with the number of draws",
@@ -222,7 +222,7 @@ MUTANTS = [
     ),
     Mutant(
         "the last draws of lppd are lost",
-        "evaluation/metrics.py",
+        "_lppd",
         "    if whole_blocks < draws:\n",
         "    if whole_blocks > draws:\n",
         "lppd depends on the block size",
@@ -230,7 +230,7 @@ MUTANTS = [
     ),
     Mutant(
         "groups' means not counted",
-        "evaluation/gradient_noise.py",
+        "_variance",
         "jnp.sum(s, axis=0) / each + jnp.sum(",
         "jnp.sum(s, axis=0) / each + 0 * jnp.sum(",
         "the variance is not the paper's formula",
@@ -238,7 +238,7 @@ MUTANTS = [
     ),
     Mutant(
         "bias not corrected for noise",
-        "evaluation/gradient_noise.py",
+        "gradient_error",
         "squared = sum(jnp.sum(d**2 - v) for d, v in _pairs(difference, noise))",
         "squared = sum(jnp.sum(d**2) for d, v in _pairs(difference, noise))",
         "every estimator looks biased",
@@ -246,7 +246,7 @@ MUTANTS = [
     ),
     Mutant(
         "the baseline has ten draws",
-        "evaluation/gradient_noise.py",
+        "variance_ratio",
         "baseline = Pathwise(draws=estimator.draws_for(q))",
         "baseline = Pathwise(draws=10)",
         "variance ratios are taken against another number of draws",

@@ -4,14 +4,16 @@ from typing import NamedTuple
 
 
 class Mutant(NamedTuple):
-    """`old` stands exactly once in `file` (below src/quietgrad) and is replaced by `new`.
+    """`old` stands exactly once in the source of `symbol` and is replaced by `new`.
 
-    `tests` is a selection for pytest that takes seconds. `explained` says why a survivor is no gap in
-    the tests; it is empty for all that must be killed.
+    `symbol` is the qualified name of a class, function, method or constant (`Ridge.apply`, `SHARE`),
+    wherever in the sources it is. `old` is compared by Python's tokens, so that neither a move nor a new
+    line break loses it. `tests` is a selection for pytest that takes seconds. `explained` says why a
+    survivor is no gap in the tests; it is empty for all that must be killed.
     """
 
     name: str
-    file: str
+    symbol: str
     old: str
     new: str
     breaks: str

@@ -19,7 +19,7 @@ SAMPLERS = "tests/contract/test_samplers.py"
 ESTIMATORS = [
     Mutant(
         "surrogate added",
-        "estimators/pathwise.py",
+        "Pathwise.step",
         "slope if control.slope is None else slope - control.slope",
         "slope if control.slope is None else slope + control.slope",
         "a surrogate doubles the noise that it should take out",
@@ -27,7 +27,7 @@ ESTIMATORS = [
     ),
     Mutant(
         "mean of the surrogate subtracted",
-        "estimators/pathwise.py",
+        "Pathwise.step",
         "jax.tree.map(jnp.add, path.pull_back(cotangent, w), control.shift)",
         "jax.tree.map(jnp.subtract, path.pull_back(cotangent, w), control.shift)",
         "gradients with a surrogate are biased",
@@ -35,7 +35,7 @@ ESTIMATORS = [
     ),
     Mutant(
         "log q added to the ELBO",
-        "estimators/pathwise.py",
+        "Pathwise.step",
         "elbo = jnp.sum(w * (value - path.log_q))",
         "elbo = jnp.sum(w * (value + path.log_q))",
         "the ELBO of a step has the wrong sign of its entropy",
@@ -43,7 +43,7 @@ ESTIMATORS = [
     ),
     Mutant(
         "a biased surrogate is not told",
-        "estimators/pathwise.py",
+        "Pathwise.biased",
         "return weighted or (self.surrogate is not None and self.surrogate.biased)",
         "return weighted",
         "in-sample beta is called unbiased by the estimator",
@@ -51,7 +51,7 @@ ESTIMATORS = [
     ),
     Mutant(
         "the baseline of a draw knows the draw",
-        "estimators/score_function.py",
+        "LeaveOneOutBaseline.__call__",
         "return (jnp.sum(value) - value) / (value.size - 1)",
         "return jnp.full_like(value, jnp.mean(value))",
         "score-function gradients shrink by (L - 1)/L",
@@ -59,7 +59,7 @@ ESTIMATORS = [
     ),
     Mutant(
         "the baseline is added",
-        "estimators/score_function.py",
+        "ScoreFunction.step",
         "vjp(w * (value - self.baseline(value)))",
         "vjp(w * (value + self.baseline(value)))",
         "the baseline adds noise",
@@ -67,7 +67,7 @@ ESTIMATORS = [
     ),
     Mutant(
         "entropy forgotten by the score function",
-        "estimators/score_function.py",
+        "ScoreFunction.step",
         "value = over_points(target.log_density, z, shared=target.mesh is not None) - log_q",
         "value = over_points(target.log_density, z, shared=target.mesh is not None)",
         "the score-function gradient is that of E f, without the entropy",
@@ -75,7 +75,7 @@ ESTIMATORS = [
     ),
     Mutant(
         "baseline and weights called unbiased together",
-        "estimators/score_function.py",
+        "ScoreFunction.biased",
         "            not plain\n            or self.baseline",
         "            self.baseline",
         "a biased combination is called unbiased",
@@ -83,7 +83,7 @@ ESTIMATORS = [
     ),
     Mutant(
         "rows corrected the wrong way",
-        "estimators/joint_minibatch.py",
+        "Joint.step",
         "gap = state.mean - jnp.mean(old, axis=0)",
         "gap = jnp.mean(old, axis=0) - state.mean",
         "the joint control variate doubles the noise of the rows",
@@ -91,7 +91,7 @@ ESTIMATORS = [
     ),
     Mutant(
         "the stored mean moves too far",
-        "estimators/joint_minibatch.py",
+        "Joint._remember",
         "state.mean + jnp.sum(change, axis=0) / total",
         "state.mean + jnp.mean(change, axis=0)",
         "the mean of what is stored is not the mean of what is stored: bias",
@@ -99,7 +99,7 @@ ESTIMATORS = [
     ),
     Mutant(
         "rows expanded without N",
-        "estimators/joint_minibatch.py",
+        "Joint._expand.row",
         "jax.grad(lambda z: target.size * view.log_likelihoods(z)[0])",
         "jax.grad(lambda z: view.log_likelihoods(z)[0])",
         "the joint control variate takes next to nothing out",
@@ -107,7 +107,7 @@ ESTIMATORS = [
     ),
     Mutant(
         "explicit columns subtracted",
-        "estimators/controlled.py",
+        "Controlled.step",
         "adjusted = phi + apply(columns, beta)",
         "adjusted = phi - apply(columns, beta)",
         "explicit control variates add noise",
@@ -115,7 +115,7 @@ ESTIMATORS = [
     ),
     Mutant(
         "quiet without sticking the landing",
-        "estimators/quiet.py",
+        "Quiet.step",
         "entropy=entropy.Chosen(state.stick)",
         "entropy=entropy.Chosen(~state.stick)",
         "the noise of quiet does not die out at the optimum",
@@ -126,15 +126,15 @@ ESTIMATORS = [
 WEIGHTS = [
     Mutant(
         "in-sample weights turned",
-        "estimators/weights/folds/in_sample.py",
-        "return 1 / gram.shape[0] - solver.apply",
-        "return 1 / gram.shape[0] + solver.apply",
+        "InSample.weights",
+        "return 1 / design.draws - design.taken",
+        "return 1 / design.draws + design.taken",
         "ZVCV adds what it should take out",
         STEIN,
     ),
     Mutant(
         "in-sample weights called unbiased",
-        "estimators/weights/folds/in_sample.py",
+        "InSample.biased",
         '"""Always."""\n        return True',
         '"""Always."""\n        return False',
         "in-sample beta is called unbiased",
@@ -142,15 +142,15 @@ WEIGHTS = [
     ),
     Mutant(
         "a fold is fitted on itself",
-        "estimators/weights/folds/k_fold.py",
-        "kept = np.setdiff1d(np.arange(draws), held_out)",
-        "kept = np.arange(draws)",
+        "KFold.weights",
+        "kept = np.setdiff1d(every, held_out)",
+        "kept = every",
         "cross-fitted weights are in-sample ones",
         STEIN,
     ),
     Mutant(
         "leave-one-out takes no one out",
-        "estimators/weights/solvers/ridge.py",
+        "Ridge.leave_one_out",
         "return jnp.sum(product, axis=0) - share @ p",
         "return jnp.sum(product, axis=0)",
         "leave-one-out weights are in-sample ones",
@@ -158,7 +158,7 @@ WEIGHTS = [
     ),
     Mutant(
         "penalty without the kernel's scale",
-        "estimators/weights/solvers/ridge.py",
+        "Ridge._solve",
         "penalty = (self.penalty * scale).astype(gram.dtype)",
         "penalty = self.penalty.astype(gram.dtype)",
         "ridge weights depend on the number of columns",
@@ -166,7 +166,7 @@ WEIGHTS = [
     ),
     Mutant(
         "ridge without intercept",
-        "estimators/weights/solvers/ridge.py",
+        "Ridge.apply",
         "return inner - totals[:, None] * intercept[None, :]",
         "return inner",
         "weights do not sum to one",
@@ -174,23 +174,23 @@ WEIGHTS = [
     ),
     Mutant(
         "half the rate of descent",
-        "estimators/weights/solvers/gradient_descent.py",
-        "c = (2 * self.rate / gram.shape[0])",
-        "c = (self.rate / gram.shape[0])",
+        "GradientDescent._swept",
+        "c = (2 * self.rate / draws)",
+        "c = (self.rate / draws)",
         "ZVCV-GD is not the paper's inner loop",
         STEIN,
     ),
     Mutant(
         "one step of descent too many",
-        "estimators/weights/solvers/gradient_descent.py",
-        "swept = c * loop(1, self.steps, step, rows)",
-        "swept = c * loop(0, self.steps, step, rows)",
+        "GradientDescent._swept",
+        "return c * loop(1, self.steps, step, rows)",
+        "return c * loop(0, self.steps, step, rows)",
         "ZVCV-GD is not the paper's inner loop",
         STEIN,
     ),
     Mutant(
         "rows are not centred",
-        "estimators/weights/solvers/least_squares.py",
+        "LeastSquares.apply",
         "centred = centred - jnp.mean(centred, axis=1, keepdims=True)",
         "centred = centred + 0",
         "least-squares weights have no intercept",
@@ -198,7 +198,7 @@ WEIGHTS = [
     ),
     Mutant(
         "squares counted half",
-        "estimators/weights/kernels/polynomial.py",
+        "_second",
         "squares = 2 * (c @ c.T",
         "squares = (c @ c.T",
         "the second-order Gram matrix is not that of its columns",
@@ -206,15 +206,15 @@ WEIGHTS = [
     ),
     Mutant(
         "a turned term in the Stein kernel",
-        "estimators/weights/kernels/gaussian.py",
-        "+ mixed * inverse + s @ s.T",
-        "- mixed * inverse + s @ s.T",
+        "Gaussian.gram",
+        "+ mixed * inverse + scores @ scores.T",
+        "- mixed * inverse + scores @ scores.T",
         "control functionals have no mean of zero",
         KERNELS,
     ),
     Mutant(
         "weights of dependent draws called unbiased",
-        "estimators/weights/stein.py",
+        "Stein.biased",
         "return self.folds.biased or not independent",
         "return self.folds.biased",
         "Stein weights of quasi-random draws are called unbiased",
@@ -225,7 +225,7 @@ WEIGHTS = [
 SURROGATES = [
     Mutant(
         "the trace is counted twice",
-        "estimators/surrogates/taylor.py",
+        "ExactScale.shift.mean_value",
         "return gradient @ moved.mean() + 0.5 * spread",
         "return gradient @ moved.mean() + spread",
         "Taylor's mean of the scales is wrong: bias",
@@ -233,7 +233,7 @@ SURROGATES = [
     ),
     Mutant(
         "the diagonal of a draw knows the draw",
-        "estimators/surrogates/taylor.py",
+        "LeaveOneOutScale.shift",
         "others = (jnp.sum(products, axis=0, keepdims=True) - products) / (count - 1)",
         "others = jnp.broadcast_to(jnp.mean(products, axis=0, keepdims=True), products.shape)",
         "the leave-one-out scale part is biased",
@@ -241,7 +241,7 @@ SURROGATES = [
     ),
     Mutant(
         "expansion not at the mean",
-        "estimators/surrogates/taylor.py",
+        "Taylor.control",
         "hvps = jax.vmap(hvp)(path.z - moved.mean()[None, :])",
         "hvps = jax.vmap(hvp)(path.z)",
         "Taylor's control variate has another mean than is added",
@@ -249,7 +249,7 @@ SURROGATES = [
     ),
     Mutant(
         "beta turned",
-        "estimators/surrogates/quadcv/coefficient.py",
+        "_ratio",
         "lambda cross, square: -cross / (square + FLOOR)",
         "lambda cross, square: cross / (square + FLOOR)",
         "QuadCV adds noise",
@@ -257,7 +257,7 @@ SURROGATES = [
     ),
     Mutant(
         "lagged beta reads the present draws",
-        "estimators/surrogates/quadcv/coefficient.py",
+        "LaggedBeta.read",
         "del now\n        return jax.tree.map(lambda beta: jnp.clip(beta, *self.bounds), "
         "_ratio(state.products))",
         "return jax.tree.map(lambda beta: jnp.clip(beta, *self.bounds), _ratio(now))",
@@ -266,7 +266,7 @@ SURROGATES = [
     ),
     Mutant(
         "in-sample beta called unbiased",
-        "estimators/surrogates/quadcv/coefficient.py",
+        "InSampleBeta.biased",
         '"""Always."""\n        return True',
         '"""Always."""\n        return False',
         "in-sample beta is called unbiased",
@@ -274,7 +274,7 @@ SURROGATES = [
     ),
     Mutant(
         "beta begins at full strength",
-        "estimators/surrogates/quadcv/coefficient.py",
+        "LaggedBeta.update",
         "jnp.where(state.empty, 2 * new, old)",
         "jnp.where(state.empty, new, old)",
         "the averages do not start as in Geffner & Domke",
@@ -282,7 +282,7 @@ SURROGATES = [
     ),
     Mutant(
         "half of the quadratic's mean",
-        "estimators/surrogates/quadcv/model.py",
+        "mean_value",
         "return v.linear @ q.mean() + 0.5 * q.covariance_trace(",
         "return v.linear @ q.mean() + q.covariance_trace(",
         "QuadCV's mean of the scales is wrong: bias",
@@ -290,7 +290,7 @@ SURROGATES = [
     ),
     Mutant(
         "the matrix is not symmetric",
-        "estimators/surrogates/quadcv/model.py",
+        "Coefficients.matmul",
         "swapped = jnp.roll(offset @ rows.T, self.factors.shape[1], axis=1)",
         "swapped = offset @ rows.T",
         "B is made of U U' and V V'",
@@ -298,7 +298,7 @@ SURROGATES = [
     ),
     Mutant(
         "learning from a sum",
-        "estimators/surrogates/quadcv/model.py",
+        "learn.loss",
         "- goal) ** 2) / offset.shape[0]",
         "- goal) ** 2)",
         "the learning rate depends on the number of draws",
@@ -306,7 +306,7 @@ SURROGATES = [
     ),
     Mutant(
         "one set of further draws for both means",
-        "estimators/surrogates/quadcv/quadcv.py",
+        "QuadraticFlow.control",
         "more = q.base.sample(shape, q.dtype, key=key_mean)",
         "more = q.base.sample(shape, q.dtype, key=key_center)",
         "the mean of the flow's control variate is biased",
@@ -314,7 +314,7 @@ SURROGATES = [
     ),
     Mutant(
         "curvature learned with the wrong sign",
-        "estimators/surrogates/quadcv/streamed.py",
+        "StreamedQuadratic.learn",
         "matrix = v.matrix - gain / draws * residual.T @ score",
         "matrix = v.matrix + gain / draws * residual.T @ score",
         "the streamed quadratic diverges",
@@ -322,7 +322,7 @@ SURROGATES = [
     ),
     Mutant(
         "the gradient stays behind",
-        "estimators/surrogates/quadcv/streamed.py",
+        "StreamedQuadratic.moved",
         "return v._replace(linear=v.linear + v.matrix @ (q.mean() - memory.center))",
         "return v",
         "b belongs to an old mean of q",
@@ -330,7 +330,7 @@ SURROGATES = [
     ),
     Mutant(
         "a cross term counted half",
-        "estimators/surrogates/quadcv/coefficient.py",
+        "shared_products",
         "square = jnp.sum(ours * (metric * ours - 2 * along_mean)) / e.shape[0]",
         "square = jnp.sum(ours * (metric * ours - along_mean)) / e.shape[0]",
         "beta is not the best one",
@@ -338,7 +338,7 @@ SURROGATES = [
     ),
     Mutant(
         "held-out beta from the same draws",
-        "estimators/control_variates/sources.py",
+        "HeldOutSource.beta",
         "return solver.solve(criterion, *sets[1], shared=shared), state",
         "return solver.solve(criterion, *sets[0], shared=shared), state",
         "held-out coefficients are in-sample ones",
@@ -346,7 +346,7 @@ SURROGATES = [
     ),
     Mutant(
         "lagged equations of this step",
-        "estimators/control_variates/sources.py",
+        "LaggedSource.beta",
         "jnp.where(state.empty, 0.0, solver.solve_equations(state.equations))",
         "solver.solve_equations(now)",
         "lagged coefficients are in-sample ones",
@@ -354,7 +354,7 @@ SURROGATES = [
     ),
     Mutant(
         "penalty forgotten",
-        "estimators/control_variates/solvers.py",
+        "ExplicitRidge.solve_equations",
         "ridged = equations.square + (",
         "ridged = equations.square + 0 * (",
         "ridge is least squares",
@@ -365,7 +365,7 @@ SURROGATES = [
 ENTROPIES = [
     Mutant(
         "entropy turned",
-        "estimators/entropy/sampled.py",
+        "Sampled.path.pull_back",
         "return vjp((weights[:, None] * cotangent, -weights))[0]",
         "return vjp((weights[:, None] * cotangent, weights))[0]",
         "low-rank families and flows collapse",
@@ -373,7 +373,7 @@ ENTROPIES = [
     ),
     Mutant(
         "score added",
-        "estimators/entropy/stl.py",
+        "StickTheLanding.path.pull_back",
         "weights[:, None] * (cotangent - score)",
         "weights[:, None] * (cotangent + score)",
         "sticking the landing has the wrong mean",
@@ -381,7 +381,7 @@ ENTROPIES = [
     ),
     Mutant(
         "entropy without gradient",
-        "estimators/entropy/closed.py",
+        "Closed.path.pull_back",
         "pull_points(weights[:, None] * cotangent), entropy_grad)",
         "pull_points(weights[:, None] * cotangent), jax.tree.map(jnp.zeros_like, entropy_grad))",
         "scales fall to zero",
@@ -389,7 +389,7 @@ ENTROPIES = [
     ),
     Mutant(
         "entropy with the wrong sign in the ELBO",
-        "estimators/entropy/closed.py",
+        "Closed.path",
         "jnp.full(e.shape[0], -entropy)",
         "jnp.full(e.shape[0], entropy)",
         "the ELBO of a step is wrong by twice the entropy",
@@ -400,7 +400,7 @@ ENTROPIES = [
 SAMPLERS_ = [
     Mutant(
         "pairs of equals",
-        "estimators/samplers/antithetic.py",
+        "Antithetic.draw",
         "jnp.concatenate([first, -first])",
         "jnp.concatenate([first, first])",
         "pairs cancel nothing",
@@ -408,7 +408,7 @@ SAMPLERS_ = [
     ),
     Mutant(
         "one scramble for all coordinates",
-        "estimators/samplers/rqmc.py",
+        "Rqmc.draw",
         "seed = bits((1, shape[1]), key=key)",
         "seed = bits((1, 1), key=key)",
         "coordinates of a quasi-random draw are correlated",
@@ -416,7 +416,7 @@ SAMPLERS_ = [
     ),
     Mutant(
         "nothing is scrambled",
-        "estimators/samplers/sobol.py",
+        "scramble",
         "x = reversed_digits + seed",
         "x = reversed_digits + 0 * seed",
         "quasi-random draws are the same in every step",
@@ -424,7 +424,7 @@ SAMPLERS_ = [
     ),
     Mutant(
         "points at the edges of their cells",
-        "estimators/samplers/rqmc.py",
+        "from_digits",
         "u = (size.astype(dtype) + 0.5) * 2.0 ** -(digits + 1)",
         "u = size.astype(dtype) * 2.0 ** -(digits + 1)",
         "the quantile function is asked for zero, which is minus infinity",
@@ -432,7 +432,7 @@ SAMPLERS_ = [
     ),
     Mutant(
         "one order for all coordinates",
-        "estimators/samplers/latin_hypercube.py",
+        "LatinHypercube.draw",
         "axis=0, independent=True)",
         "axis=0, independent=False)",
         "coordinates of a draw are correlated",
@@ -440,7 +440,7 @@ SAMPLERS_ = [
     ),
     Mutant(
         "quasi-random draws called independent",
-        "estimators/samplers/rqmc.py",
+        "Rqmc.independent",
         '"""Never: the points of a step are placed together."""\n        return False',
         '"""Never: the points of a step are placed together."""\n        return True',
         "cross-fitting on dependent draws is called unbiased",

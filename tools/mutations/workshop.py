@@ -16,6 +16,7 @@ from typing import NamedTuple, NoReturn
 
 import pytest
 
+from .finding import find
 from .mutant import Mutant
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -45,10 +46,6 @@ def _prepare() -> None:
     for name in LARGE:
         importlib.import_module(name)
     assert "quietgrad" not in sys.modules
-
-
-class Gone(Exception):
-    """The text of a mutant is not in its file, or more than once: the list is out of date."""
 
 
 class Tested(NamedTuple):
@@ -130,21 +127,17 @@ class Workshop:
 
     def broken(self, mutant: Mutant) -> "Broken":
         """A context in which the bug is in the copy."""
-        return Broken(self.root / "src" / "quietgrad" / mutant.file, mutant)
+        return Broken(self.root, mutant)
 
 
 class Broken:
     """Puts a bug into a file on entering and takes it out on leaving."""
 
-    def __init__(self, path: Path, mutant: Mutant):
-        self.path, self.mutant = path, mutant
-        self.text = path.read_text(encoding="utf-8") if path.exists() else ""
-        times = self.text.count(mutant.old)
-        if times != 1:
-            raise Gone(f"its text stands {times} times in {mutant.file}, not once")
+    def __init__(self, root: Path, mutant: Mutant):
+        self.place, self.new = find(root, mutant), mutant.new
 
     def __enter__(self) -> None:
-        self.path.write_text(self.text.replace(self.mutant.old, self.mutant.new), encoding="utf-8")
+        self.place.path.write_text(self.place.broken(self.new), encoding="utf-8")
 
     def __exit__(self, *_: object) -> None:
-        self.path.write_text(self.text, encoding="utf-8")
+        self.place.path.write_text(self.place.text, encoding="utf-8")

@@ -14,6 +14,7 @@ from ..diagnostics.posterior import PosteriorDraws
 from ..families import AbstractFamily
 from ..results.display.table import named
 from ..targets import Target
+from ..targets.stored import without_density
 
 with needs_extra("arviz", "an ArviZ object"):
     import arviz_base
@@ -40,14 +41,17 @@ def to_arviz(
     The posterior is `draws` independent draws of q, as one chain. `sample_stats` has `lp`, the target's
     log density on its unconstrained scale, `log_q`, and `log_weight`, their difference: what corrects
     the draws, up to a constant, by Pareto-smoothed importance sampling. Draws that are `corrected`
-    already take the place of q's, and have no weights. The attribute `kind` of the posterior says
+    already take the place of q's, and have no weights. A result that was loaded without its model has
+    `log_q` only, and neither likelihood nor data. The attribute `kind` of the posterior says
     which they are. `coords` and `dims` are labels beside or instead of the model's own.
     """
     points, log_q = _drawn(q, key, draws) if corrected is None else (corrected.points, None)
     facts = jax.device_get(_facts(target, points))
-    stats = {"lp": facts["lp"]}
+    stats = {} if facts["lp"] is None else {"lp": facts["lp"]}
     if log_q is not None:
-        stats |= {"log_q": np.asarray(log_q), "log_weight": facts["lp"] - np.asarray(log_q)}
+        stats["log_q"] = np.asarray(log_q)
+    if len(stats) == 2:
+        stats["log_weight"] = stats["lp"] - stats["log_q"]
     kind = f"{draws:,} draws of q" if corrected is None else corrected.kind
     return _tree(target, facts, stats, kind, 1, coords, dims)
 
@@ -122,10 +126,12 @@ def _drawn(
 
 @eqx.filter_jit
 def _facts(target: Target, points: Float[Array, "draws dim"]) -> dict[str, Any]:
+    known = not without_density(target)
+
     def one(z: Float[Array, " dim"]) -> dict[str, Any]:
         return {
             "point": target.constrain(z),
-            "lp": target.log_density(z),
+            "lp": target.log_density(z) if known else None,
             "log_likelihood": _log_likelihood(target, z),
         }
 
@@ -134,6 +140,8 @@ def _facts(target: Target, points: Float[Array, "draws dim"]) -> dict[str, Any]:
 
 
 def _log_likelihood(target: Target, z: Float[Array, " dim"]) -> dict[str, Array]:
+    if without_density(target):
+        return {}
     if target.model is not None:
         return target.model.log_likelihoods(target.point(z))
     return {DATA: target.log_likelihoods(z)} if target.rows else {}

@@ -92,8 +92,12 @@ class FlowjaxFlow(AbstractFlow):
 
 
 class _StartsFromMeanField(AbstractFlow):
-    """Its networks can be silenced. What is left permutes the coordinates, which changes no density."""
+    """Its networks can be silenced. What is left permutes the coordinates, which changes no density.
 
+    It holds functions of FlowJAX, so that a file has its arrays and what `init` was called with.
+    """
+
+    flow_settings: eqx.AbstractVar[tuple[tuple[str, int], ...]]
     contained: ClassVar[tuple[type[AbstractFamily], ...]] = (MeanField,)
 
     def _start_from(self, other: AbstractFamily, *, key: Key[Array, ""]) -> "AbstractFlow":
@@ -103,6 +107,16 @@ class _StartsFromMeanField(AbstractFlow):
         still = _quieter(self.layers[0], 0.0)
         return eqx.tree_at(lambda q: q.layers, self, (still, ShiftScale(other.loc, other.log_std)))
 
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Keyword arguments of `remake`."""
+        return {"dim": self.dim, **dict(self.flow_settings)}
+
+    @classmethod
+    def remake(cls, *, dim: int, **settings: int) -> AbstractFamily:
+        """A flow of the same structure."""
+        return cls.init(dim, key=jax.random.key(0), **settings)
+
 
 class CouplingFlow(_StartsFromMeanField):
     """FlowJAX's coupling flow with affine couplings (Dinh et al. 2017)."""
@@ -110,11 +124,13 @@ class CouplingFlow(_StartsFromMeanField):
     layers: tuple[AbstractLayer, ...]
     size: int = eqx.field(static=True)
     base: AbstractBase = Normal()
+    flow_settings: tuple[tuple[str, int], ...] = eqx.field(static=True, default=())
 
     @classmethod
     def init(cls, dim: int, *, key: Key[Array, ""], flow_layers: int = LAYERS) -> "CouplingFlow":
         """FlowJAX's own start with quieter networks."""
-        return cls(layers=_layers(_coupling(dim, bijections.Affine(), flow_layers, key)), size=dim)
+        layers = _layers(_coupling(dim, bijections.Affine(), flow_layers, key))
+        return cls(layers=layers, size=dim, flow_settings=(("flow_layers", flow_layers),))
 
 
 class SplineFlow(_StartsFromMeanField):
@@ -123,13 +139,16 @@ class SplineFlow(_StartsFromMeanField):
     layers: tuple[AbstractLayer, ...]
     size: int = eqx.field(static=True)
     base: AbstractBase = Normal()
+    flow_settings: tuple[tuple[str, int], ...] = eqx.field(static=True, default=())
 
     @classmethod
     def init(
         cls, dim: int, *, key: Key[Array, ""], flow_layers: int = LAYERS, knots: int = KNOTS
     ) -> "SplineFlow":
         """FlowJAX's own start with quieter networks; splines act on the base's -4 to 4."""
-        return cls(layers=_layers(_coupling(dim, _spline(knots), flow_layers, key)), size=dim)
+        layers = _layers(_coupling(dim, _spline(knots), flow_layers, key))
+        made_with = (("flow_layers", flow_layers), ("knots", knots))
+        return cls(layers=layers, size=dim, flow_settings=made_with)
 
 
 class AutoregressiveFlow(_StartsFromMeanField):
@@ -141,13 +160,15 @@ class AutoregressiveFlow(_StartsFromMeanField):
     layers: tuple[AbstractLayer, ...]
     size: int = eqx.field(static=True)
     base: AbstractBase = Normal()
+    flow_settings: tuple[tuple[str, int], ...] = eqx.field(static=True, default=())
 
     @classmethod
     def init(cls, dim: int, *, key: Key[Array, ""], flow_layers: int = LAYERS) -> "AutoregressiveFlow":
         """FlowJAX's own start with quieter networks."""
         base = StandardNormal((whole(dim, "dim", least=1),))
         flow = masked_autoregressive_flow(key, base_dist=base, flow_layers=flow_layers, invert=False)
-        return cls(layers=_layers(_shared(flow.bijection, "autoregressive")), size=dim)
+        layers = _layers(_shared(flow.bijection, "autoregressive"))
+        return cls(layers=layers, size=dim, flow_settings=(("flow_layers", flow_layers),))
 
 
 def _as_given(map_: Callable[..., Any], x: Float[Array, " dim"]) -> tuple[Array, Array]:

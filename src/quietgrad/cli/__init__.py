@@ -5,7 +5,7 @@ import sys
 import cyclopts
 
 from .._version import __version__
-from .inference import fit, race
+from .inference import fit, race, show
 from .studies import report, study
 
 app = cyclopts.App(
@@ -15,6 +15,7 @@ app = cyclopts.App(
 )
 app.command(fit)
 app.command(race)
+app.command(show)
 app.command(study)
 
 

@@ -35,6 +35,7 @@ def fit(
     out: Path | None = None,
     force: Flag = False,
     checkpoint: Path | None = None,
+    start: Path | None = None,
     json: Json = None,
 ) -> int:
     """Fit a variational family to a model and print what was reached, and how.
@@ -90,6 +91,9 @@ def fit(
     checkpoint
         Save the fit in this folder as it goes; the same command goes on from there after an
         interruption, and refuses if the model, its data or a setting has changed.
+    start
+        Start from the q of a result that was saved, for example fit1/fit.quietgrad, in place of a
+        family.
     json
         Also write the result and its history to this file.
     """
@@ -115,8 +119,22 @@ def fit(
         out=out,
         force=force,
         checkpoint=checkpoint,
+        start=start,
         json_path=json,
     )
+
+
+def show(path: Path) -> int:
+    """Print a saved result: how it was made, how it ended, its verdict, and a summary of its draws.
+
+    Parameters
+    ----------
+    path
+        A file of `result.save`, or the folder that `quietgrad fit --out` made.
+    """
+    from .commands.show import show_command
+
+    return show_command(path)
 
 
 def race(

@@ -141,14 +141,17 @@ def fit(
                 result = FitResult(**stored.result, target=problem.whole, method=method)
             else:
                 result = run(problem, method, record(problem))
-            return result if hyperparameters is None else _given_hyperparameters(target, result)
+            if hyperparameters is not None:
+                result = _given_hyperparameters(target, result)
+            return dataclasses.replace(result, seed=tuple(key_words(key)))
         if hyperparameters is not None:
             raise ValueError(
                 f"restarts={restarts} would start q anew, but hyperparameters where they are given; "
                 "leave restarts out, or fit with other hyperparameters and compare result.elbo"
             )
         problems = other_starts(problem, restarts, key)
-        return fit_restarts(problems, method, record, run)
+        result = fit_restarts(problems, method, record, run)
+        return dataclasses.replace(result, seed=tuple(key_words(key)))
 
 
 def _check_refine(refine: float | int) -> None:

@@ -1,7 +1,9 @@
 """What a fit hands back: the fitted family, how it ended, and how it came about."""
 
 import dataclasses
+import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import equinox as eqx
@@ -25,11 +27,14 @@ from ..estimators import AbstractEstimator
 from ..families import AbstractFamily
 from ..status import Status
 from ..targets import Target
+from ..targets.hyperparameters import given
+from ..targets.stored import without_density
 from .display.card import card
 from .display.curve import curve_of
 from .display.noise import gradient_noise
 from .display.table import named
 from .refined import Refine, Refined, refine
+from .saving import check_same, origin, write_result
 
 # Numbers that a summary in a notebook may be made of: draws times those of a draw.
 SUMMARISED = 2**22
@@ -39,6 +44,9 @@ class Remembered:
     """What was found out about a result after it was made; results themselves do not change."""
 
     diagnosis: Diagnosis | None = None
+    # Of a result that was loaded: how it was made, and the log density at some draws of q.
+    made: dict[str, Any] | None = None
+    probes: Float[np.ndarray, " probes"] | None = None
 
     # No part of what a result is: two results differ by their fields, not by what was asked of them.
     def __eq__(self, other: object) -> bool:
@@ -83,6 +91,44 @@ class FitResult(eqx.Module):
     refined: Refined | None = None
     # What was fitted beside q, in the form in which it was given; `target` and `q` are those given it.
     hyperparameters: PyTree = None
+    # The words of the key that the fit was called with.
+    seed: tuple[int, ...] | None = eqx.field(static=True, default=None)
+
+    @property
+    def diagnosis(self) -> Diagnosis | None:
+        """What `diagnose` said last, also if that was before the result was saved; None if never."""
+        return self.remembered.diagnosis
+
+    @property
+    def made(self) -> dict[str, Any]:
+        """Versions, code commit, machine, precision and seed; for a loaded result, those of then."""
+        return origin(self.seed) if self.remembered.made is None else dict(self.remembered.made)
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the result to a file that `quietgrad.load` reads, here or elsewhere, without the model.
+
+        The file has `q`, the ELBO, how the fit ended, the history, the last diagnosis, and the names and
+        scales of the model's variables. It has neither the model nor its data, apart from data that the
+        map to the model's variables uses. Nothing in it is pickled.
+
+        Args:
+            path: the file, which is replaced if it is there.
+
+        Returns:
+            The path.
+        """
+        return write_result(path, self)
+
+    def with_target(self, target: Target) -> "FitResult":
+        """A loaded result with its model, for all that asks for one: diagnosis, predictions, NUTS.
+
+        Args:
+            target: the target that was fitted, made again. It is recognised by its log density at some
+                draws of q; another one is an error.
+        """
+        target = given(target, self.hyperparameters, self.q).of_dim(self.q.dim)
+        check_same(target, self.q, self.remembered.probes)
+        return dataclasses.replace(self, target=target)
 
     @property
     def seconds(self) -> float:
@@ -157,17 +203,18 @@ class FitResult(eqx.Module):
             import pandas as pd
         return pd.DataFrame(self.history)
 
-    def plot(self, *, corrected: bool = False, noise: bool = True, most: int = 8) -> Any:
+    def plot(self, *, corrected: bool = False, noise: bool | None = None, most: int = 8) -> Any:
         """A matplotlib figure: ELBO against seconds, gradient noise by part of q, and `most` marginals.
 
         `corrected` also outlines importance-corrected draws. `noise=False` leaves out the noise, which
-        takes some hundred gradients and compiles two programs. `.savefig("fit.png")` writes a file.
+        takes some hundred gradients and compiles two programs; a result that was loaded without its
+        model is drawn without. `.savefig("fit.png")` writes a file.
         """
         from .display import plots
 
         key, shown = self._key(4), whole(most, "most", least=0)
         parts, better = None, None
-        if noise:
+        if not without_density(self.target) if noise is None else noise:
             used = self.estimator, self.estimator_state
             parts = gradient_noise(self.target, self.q, *used, repeats=100, key=key)
         if corrected:

@@ -85,6 +85,20 @@ def fixed_at(target: Target, beside: Target, hyperparameters: PyTree) -> Target:
     return made.with_mesh(target.mesh)
 
 
+def given(target: Target, hyperparameters: PyTree, q: Any) -> Target:
+    """The target at hyperparameters that were fitted before, with q; itself if it takes none."""
+    if not any(target.takes_hyperparameters):
+        return target
+    if hyperparameters is None:
+        raise ValueError(
+            "this target takes hyperparameters, which the result was not fitted with; give a target "
+            "whose functions do not take them"
+        )
+    checked_ones = checked(hyperparameters, q.dtype)
+    beside = fitted_beside(target, checked_ones, q.dim, q.dtype)
+    return fixed_at(target, beside, checked_ones)
+
+
 def fitted_beside(target: Target, hyperparameters: PyTree, dim: int, dtype: Any) -> Target:
     """The target of points (z, h), for a family with a point mass at h."""
     arrays, rest = eqx.partition(hyperparameters, eqx.is_inexact_array)

@@ -1,6 +1,7 @@
 """`quietgrad fit`: one model, one family, a table, and if asked a verdict and a folder of results."""
 
 import dataclasses
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from ...status import Status
 from . import folder, settings
 from .draws import write_draws
 from .models import Model, load_model
-from .repeat import Call, command_line, write_repeat
+from .repeat import START, START_CODE, Call, command_line, write_repeat
 
 FORMAT = 4
 # Exit codes by how the fit ended, and for one that converged by the verdict; 2 is misuse.
@@ -48,16 +49,19 @@ def fit_command(
     out: Path | None = None,
     force: bool = False,
     checkpoint: Path | None = None,
+    start: Path | None = None,
     diagnose: bool | None = None,
     refine: bool = False,
     **options: Any,
 ) -> int:
     """Fit, print, write, and return the exit code that goes with the ending and the verdict.
 
+    `start` is the file of a saved result whose q is the start, in place of a family's name.
     `options` are the rank and those of `settings.OPTIONS`; None is an option that was not given.
     """
     given = {option: value for option, value in options.items() if value is not None}
     settings.check(method, family, given)
+    begin = None if start is None else settings.start_of(start, family, given.get("rank"))
     if out is not None:
         folder.check_out(out, force=force, resumes=checkpoint is not None)
     check_place(json_path)
@@ -68,7 +72,7 @@ def fit_command(
     batch_size = settings.batch_size_of(method, model, given)
     result = fit(
         model.target,
-        settings.family_of(family, rank, model, key),
+        settings.family_of(family, rank, model, key) if begin is None else begin,
         method=settings.method_of(method, model, family, given),
         batch_size=batch_size,
         seconds=seconds,
@@ -81,7 +85,8 @@ def fit_command(
         "model": name,
         "title": model.title,
         "method": method,
-        "family": family,
+        "family": family if begin is None else type(begin).__name__,
+        "start": start,
         "options": given,
         "steps": result.steps,
         "seed": seed,
@@ -110,7 +115,7 @@ def fit_command(
         folder.write_json(json_path, _document(report, result))
     if out is not None:
         call = Call(
-            settings.family_code(family, rank),
+            settings.family_code(family, rank) if start is None else START_CODE,
             settings.method_code(method, model, family, given),
             batch_size,
             seconds,
@@ -121,6 +126,8 @@ def fit_command(
         )
         with folder.staged(out) as stage:
             write_repeat(stage, out, model, name, call, command_line())
+            if start is not None:
+                shutil.copyfile(start, stage / START)
             _write(stage, result, diagnosis, reason, _document(report, result))
         Console().print(f"results: {out}", markup=False, highlight=False)
     return code
@@ -147,6 +154,7 @@ def _write(
     stage: Path, result: FitResult, diagnosis: Diagnosis | None, reason: str, document: dict[str, Any]
 ) -> None:
     """Everything but the code that repeats it; what takes longest to make again comes first."""
+    result.save(stage / folder.SAVED)
     folder.write_history(stage, result)
     folder.write_verdict(stage, diagnosis, reason, refined=result.refined is not None)
     verdict = None if diagnosis is None else diagnosis.verdict

@@ -19,12 +19,14 @@ from ..._util.files import write_whole
 from ...diagnostics.diagnosis import Diagnosis
 from ...results import FitResult
 from . import draws
-from .repeat import ARGUMENTS
+from .repeat import ARGUMENTS, START
 
 # The file that says that a folder is complete: it comes last, and goes first.
 RESULT = "result.json"
+# The result as `quietgrad.load` reads it.
+SAVED = "fit.quietgrad"
 # Files that only some fits have: those of an earlier one must not stay.
-SOMETIMES = (*draws.CORRECTED_FILES, ARGUMENTS)
+SOMETIMES = (*draws.CORRECTED_FILES, ARGUMENTS, START)
 # Endings from which a checkpoint goes on.
 UNFINISHED = ("interrupted", "budget")
 

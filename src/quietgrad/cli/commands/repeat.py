@@ -11,6 +11,9 @@ import numpy as np
 from .models import Model
 
 ARGUMENTS = "arguments.npz"
+# A copy of the result that the fit started from.
+START = "start.quietgrad"
+START_CODE = f"qg.load(Path(__file__).resolve().parent / {START!r}).q"
 DOCSTRING = '"""Repeats the fit whose results are in this folder.\n\nThe command was: {command}\n"""\n'
 
 
@@ -69,6 +72,8 @@ def _imports(model: Model, call: Call) -> str:
     if "optax." in call.method:
         lines.append("import optax")
     lines.append("import quietgrad as qg")
+    if model.file is None and call.family == START_CODE:
+        return "\nfrom pathlib import Path\n\n" + "\n".join(lines) + "\n"
     if model.file is None:
         return "\n" + "\n".join(lines) + "\n"
     return "\nimport runpy\nimport sys\nfrom pathlib import Path\n\n" + "\n".join(lines) + "\n"

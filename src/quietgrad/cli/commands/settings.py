@@ -1,6 +1,7 @@
 """Family and method of a fit from the command's options, and the Python code that makes the same."""
 
 import inspect
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -14,8 +15,11 @@ from ...families import ANY_FAMILY, AbstractFamily, named
 from ...families import REGISTRY as FAMILIES
 from ...methods import REGISTRY as METHODS
 from ...methods import AbstractMethod, Sgd
+from ...results.loading import load
 from .models import Model
 
+# The family that is fitted if none is named.
+FAMILY = "mean-field"
 # The options that a method takes, beside those that all of them take.
 OPTIONS = {
     "auto": ("estimator", "draws", "steps", "batch_size"),
@@ -57,6 +61,13 @@ def family_of(family: str, rank: int | None, model: Model, key: Key[Array, ""]) 
     assert model.target.dim is not None
     init: Any = FAMILIES[family].init
     return init(model.target.dim, rank=rank, key=key)
+
+
+def start_of(path: Path, family: str, rank: int | None) -> AbstractFamily:
+    """The q of a saved result; its family takes the place of one that is named."""
+    if rank is not None or family != FAMILY:
+        raise ValueError("--start has a family of its own; leave --family and --rank out")
+    return load(path).q
 
 
 def family_code(family: str, rank: int | None) -> str:

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ...storage.codec import Decoder
 from .checkpoint import Checkpoint
-from .codec import Decoder
 from .file import NAME, read_file, sweep
 from .identity import SHOWN, differences
 

@@ -1,0 +1,201 @@
+"""A result in a file: q, how it came about, its verdict and the names of its model, without the model.
+
+The file has sections. One that describes the answer (q, ELBO, history, verdict, names) and cannot be
+read is an error. Settings of the method and the estimator are read if this version still has them as
+they were; otherwise their text is all that is left.
+"""
+
+import datetime
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax.random as jr
+import numpy as np
+from jaxtyping import Float
+
+from .._util.environment import current_environment
+from ..evaluation.points import Points
+from ..families import AbstractFamily
+from ..storage.codec import Decoder, Encoder, LikeMissing
+from ..storage.file import FileKind, read_file, write_file
+from ..targets import Target
+from ..targets.stored import About, about, without_density
+
+RESULT = FileKind(
+    magic=b"quietgrad result ",
+    reads=(1,),
+    foreign="'s result.save; give the path of a file that was",
+    unknown="; install the version that wrote it, or a later one",
+    damaged="; restore it from a copy, or save the result again",
+)
+WHAT = "the file of a result"
+# Fields of a result that are stored as they are.
+PLAIN = (
+    *("elbo", "elbo_error", "status", "hint", "steps", "history", "clock", "evaluation", "programs"),
+    *("words", "restarts", "seed"),
+)
+# Those that may have to be described in words.
+DESCRIBED = ("method", "estimator", "estimator_state")
+# Draws of q at which the log density is stored, to recognise the model by; fewer where they are long.
+PROBES, NUMBERS = 4, 2**18
+# Relative difference of the same model's log density on other machines and versions: sums of many rows
+# differ by their order of summation, which is far below this, and other data by far more.
+ALIKE = {"float32": 1e-3, "float64": 1e-8}
+
+
+class Described(eqx.Module):
+    """In place of a setting that the file has in words only."""
+
+    text: str = eqx.field(static=True)
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+def write_result(path: str | os.PathLike[str], result: Any) -> Path:
+    """Write the file, in place of one that is there."""
+    place = Path(path)
+    if place.is_dir():
+        raise ValueError(f"{place} is a folder; name a file, for example {place / 'fit.quietgrad'}")
+    encoder = Encoder({}, WHAT, "or hand the arrays over by other means")
+    root = {name: encoder.encode(getattr(result, name)) for name in PLAIN}
+    root["history"] = encoder.encode({name: _column(x) for name, x in result.history.items()})
+    root["decisions"] = encoder.encode([str(decision) for decision in result.decisions])
+    root["diagnosis"] = encoder.encode(result.diagnosis)
+    root["q"] = _encoded(encoder, "family", result.q)
+    root["hyperparameters"] = _encoded(encoder, "hyperparameters", result.hyperparameters)
+    for name in DESCRIBED:
+        root[name] = _described(encoder, getattr(result, name))
+    model = about(result.target, result.q.dtype)
+    root["model"] = encoder.encode(_sections(model))
+    probes = result.remembered.probes
+    root["probes"] = encoder.encode(_probes(result.target, result.q) if probes is None else probes)
+    header = {"made": result.made, "root": root, "nodes": encoder.nodes}
+    write_file(place, RESULT, header, encoder.arrays)
+    return place
+
+
+def read_result(
+    path: str | os.PathLike[str], templates: Mapping[str, Any]
+) -> tuple[dict[str, Any], About, dict[str, Any]]:
+    """Fields of a result, what is known of its model, and what was remembered about it."""
+    place = Path(path)
+    _, header, body = read_file(place, RESULT)
+    try:
+        return _decoded(header, body, templates)
+    except LikeMissing as missing:
+        name = str(missing)
+        raise ValueError(
+            f"{place} has a {name} that holds functions, of which a file has the arrays only; make one "
+            f"in the same way, with any numbers in it, and give it: load(path, {name}=...)"
+        ) from missing
+    except ValueError as error:
+        error.add_note(f"while reading {place}")
+        raise
+    except (KeyError, IndexError, TypeError, AttributeError) as error:
+        raise ValueError(
+            f"{place} does not have the parts of a result ({type(error).__name__}: {error}); it was "
+            "changed after it was written, or written by a version with other parts"
+        ) from error
+
+
+def _decoded(
+    header: dict[str, Any], body: memoryview, templates: Mapping[str, Any]
+) -> tuple[dict[str, Any], About, dict[str, Any]]:
+    decoder = Decoder(header["nodes"], body, templates, WHAT)
+    root = header["root"]
+    fields = {name: decoder.decode(root[name]) for name in (*PLAIN, "q")}
+    if not isinstance(fields["q"], AbstractFamily):
+        raise ValueError(f"{WHAT} has a {type(fields['q']).__name__} where a family should be")
+    fields["decisions"] = tuple(decoder.decode(root["decisions"]))
+    for name in DESCRIBED:
+        fields[name] = _read(decoder, root[name], name)
+    fields["hyperparameters"] = _hyperparameters(decoder, root["hyperparameters"])
+    model = About(**_joined(decoder.decode(root["model"])))
+    remembered = {name: decoder.decode(root[name]) for name in ("diagnosis", "probes")}
+    return fields, model, {**remembered, "made": header["made"]}
+
+
+def origin(seed: tuple[int, ...] | None) -> dict[str, Any]:
+    """Which code, versions, machine and seed make a result, and when, as plain values."""
+    now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    return {**current_environment(), "seed": None if seed is None else list(seed), "saved": now}
+
+
+def check_same(target: Target, q: AbstractFamily, stored: Float[np.ndarray, " probes"] | None) -> None:
+    """Raise a `ValueError` unless the target has the log density that was stored, at draws of q."""
+    if stored is None or target.on_disk:
+        return
+    found = _probes(target, q)
+    assert found is not None
+    tolerance = ALIKE[np.dtype(q.dtype).name] * np.maximum(1.0, np.abs(stored))
+    same = (np.abs(found - stored) <= tolerance) | (
+        (found == stored) | (np.isnan(found) & np.isnan(stored))
+    )
+    if not np.all(same):
+        place = int(np.argmin(same))
+        raise ValueError(
+            f"this is not the target that was fitted: at a draw of q its log density is "
+            f"{found[place]:.6g}, and was {stored[place]:.6g}. Give the same model and data; to fit "
+            "others from here, call fit(target, loaded.q, key=key)"
+        )
+
+
+def _probes(target: Target, q: AbstractFamily) -> Float[np.ndarray, " probes"] | None:
+    """The log density at draws of q, which a reader can draw again."""
+    if target.on_disk or without_density(target):
+        return None
+    count = max(1, min(PROBES, NUMBERS // q.dim))
+    z = np.asarray(q.sample(jr.key(0), count), float)
+    with np.errstate(all="ignore"):
+        return Points(target, q.dtype)(z)[0]
+
+
+def _sections(model: About) -> dict[str, Any]:
+    program = None if model.program is None else np.frombuffer(model.program, np.uint8)
+    return {**vars(model), "program": program}
+
+
+def _joined(sections: Mapping[str, Any]) -> dict[str, Any]:
+    program = sections["program"]
+    return {**sections, "program": None if program is None else program.tobytes()}
+
+
+def _column(values: Any) -> np.ndarray:
+    array = np.asarray(values)
+    return array.astype(str) if array.dtype.hasobject else array
+
+
+def _encoded(encoder: Encoder, name: str, value: Any) -> Any:
+    """A value whole, or by its arrays alone where it holds functions."""
+    try:
+        return encoder.encode(value)
+    except TypeError:
+        return encoder.encode_like(name, value)
+
+
+def _described(encoder: Encoder, value: Any) -> Any:
+    try:
+        return {"value": encoder.encode(value), "text": repr(value)[:10_000]}
+    except TypeError:
+        return {"text": repr(value)[:10_000]}
+
+
+def _read(decoder: Decoder, stored: Mapping[str, Any], name: str) -> Any:
+    """The value, or what it is in words; an estimator and its state are then left out."""
+    try:
+        if "value" in stored:
+            return decoder.decode(stored["value"])
+    except (ValueError, KeyError, TypeError):
+        pass
+    return Described(str(stored["text"])) if name == "method" else None
+
+
+def _hyperparameters(decoder: Decoder, stored: Any) -> Any:
+    try:
+        return decoder.decode(stored)
+    except LikeMissing:
+        return Described("hyperparameters with functions: load(path, hyperparameters=...) reads them")

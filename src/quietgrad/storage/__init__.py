@@ -1,0 +1,1 @@
+"""Values on disk: a codec to JSON and arrays, and a file with a digest. Nothing is pickled."""

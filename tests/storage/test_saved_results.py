@@ -1,0 +1,427 @@
+"""A result that was saved comes back bit for bit, without its model, and says what needs the model."""
+
+import hashlib
+import json
+import pickle
+from pathlib import Path
+from typing import NamedTuple
+
+import equinox as eqx
+import golden
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import optax
+import pytest
+from structured_members import STRUCTURES, member
+from subjects import cast
+
+import quietgrad as qg
+from quietgrad import families
+from quietgrad.adapters import flowjax
+from quietgrad.methods import REGISTRY as METHODS
+from quietgrad.results.saving import RESULT, Described
+from quietgrad.storage.classes import class_of
+from quietgrad.storage.file import DIGEST, LENGTH
+from quietgrad.targets.stored import NEEDS_MODEL, NO_MAP
+
+FORMATS = sorted(path.name for path in Path(__file__).parent.glob("format_*"))
+
+
+class Place(NamedTuple):
+    """A point that is no dict."""
+
+    east: jax.Array
+    north: jax.Array
+
+
+@pytest.fixture(autouse=True, scope="module")
+def broadcasting():
+    """FlowJAX, NumPyro and PyTensor broadcast as NumPy does."""
+    with jax.numpy_rank_promotion("allow"):
+        yield
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    """A fit of three numbers, on which other families are put."""
+    target = qg.Target.from_logdensity(golden.curved, 3)
+    return qg.fit(target, method=qg.Sgd(steps=10), key=jr.key(5))
+
+
+@pytest.fixture(scope="module")
+def named(tmp_path_factory):
+    """A diagnosed fit of a NumPyro model, and its file."""
+    result = qg.fit(golden.target(), "mean-field", key=jr.key(2))
+    result.diagnose()
+    return result, result.save(tmp_path_factory.mktemp("saved") / "fit.quietgrad")
+
+
+def single():
+    """What a process without double precision has."""
+    return jax.enable_x64(new_val=False)
+
+
+def again(result, path, **templates):
+    return qg.load(result.save(path / "fit.quietgrad"), **templates)
+
+
+def bits(tree):
+    leaves = [leaf for leaf in jax.tree.leaves(tree) if eqx.is_array_like(leaf)]
+    return [(np.asarray(leaf).dtype, np.shape(leaf), np.asarray(leaf).tobytes()) for leaf in leaves]
+
+
+def check_same(found, result):
+    assert type(found.q) is type(result.q)
+    assert jax.tree.structure(found.q) == jax.tree.structure(result.q)
+    assert bits(found.q) == bits(result.q)
+    z = result.q.sample(jr.key(9), 5)
+    assert bits(found.sample(jr.key(9), 5)) == bits(result.sample(jr.key(9), 5))
+    assert bits(found.q.log_prob(z)) == bits(result.q.log_prob(z))
+    assert bits(found.history) == bits(result.history)
+    same = ("elbo", "elbo_error", "status", "hint", "steps", "clock", "evaluation", "programs", "seed")
+    assert all(getattr(found, name) == getattr(result, name) for name in same)
+    assert found.explain() == result.explain()
+    assert str(found.diagnosis) == str(result.diagnosis)
+    # Random numbers of what is asked of it later are the same.
+    assert bits(found.words) == bits(result.words)
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
+@pytest.mark.parametrize("name", families.REGISTRY)
+def test_every_family_comes_back_bit_for_bit(name, dtype, fitted, tmp_path):
+    q = cast(families.REGISTRY[name].init(3, key=jr.key(1)), dtype)
+    result = eqx.tree_at(lambda r: r.q, fitted, q)
+    found = again(result, tmp_path)
+    check_same(found, result)
+    assert found.q.dtype == dtype
+
+
+@pytest.mark.parametrize("kind", ["arrowhead", "chain"])
+def test_structured_families_come_back(kind, fitted, tmp_path):
+    q = member(STRUCTURES[0], kind)
+    target = qg.Target.from_logdensity(lambda z: -0.5 * z @ z, q.dim)
+    result = eqx.tree_at(lambda r: (r.q, r.target), fitted, (q, target))
+    check_same(again(result, tmp_path), result)
+
+
+@pytest.mark.parametrize("base", [qg.StudentT(3.5), qg.Logistic()])
+def test_bases_come_back(base, fitted, tmp_path):
+    result = eqx.tree_at(lambda r: r.q, fitted, qg.FullRank.init(3, base=base, key=jr.key(1)))
+    found = again(result, tmp_path)
+    check_same(found, result)
+    assert found.q.base == base
+
+
+@pytest.mark.parametrize(
+    ("kind", "dim", "settings"),
+    [
+        (flowjax.CouplingFlow, 3, {"flow_layers": 2}),
+        (flowjax.SplineFlow, 3, {"flow_layers": 1, "knots": 5}),
+        (flowjax.AutoregressiveFlow, 3, {"flow_layers": 1}),
+        (flowjax.SplineFlow, 1, {}),
+    ],
+)
+def test_flows_of_flowjax_come_back(kind, dim, settings, fitted, tmp_path):
+    q = kind.init(dim, **settings, key=jr.key(1))
+    target = qg.Target.from_logdensity(lambda z: -0.5 * z @ z, q.dim)
+    result = eqx.tree_at(lambda r: (r.q, r.target), fitted, (q, target))
+    check_same(again(result, tmp_path), result)
+
+
+def test_a_family_with_functions_needs_one_like_it(fitted, tmp_path):
+    def flow(seed):
+        made = flowjax._coupling(3, flowjax.bijections.Affine(), 1, jr.key(seed))
+        return flowjax.FlowjaxFlow.of(made)
+
+    result = eqx.tree_at(lambda r: r.q, fitted, flow(1))
+    check_same(again(result, tmp_path, family=flow(2)), result)
+    with pytest.raises(ValueError, match=r"holds functions.*load\(path, family="):
+        qg.load(tmp_path / "fit.quietgrad")
+    with pytest.raises(ValueError, match="arrays for a MeanField"):
+        qg.load(tmp_path / "fit.quietgrad", family=qg.MeanField.init(3, key=jr.key(0)))
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_comes_back(name, tmp_path):
+    made = METHODS[name]()
+    target = qg.Target.from_logdensity(golden.curved, 3)
+    result = qg.fit(target, "full-rank", method=made, seconds=3.0, key=jr.key(1))
+    found = again(result, tmp_path)
+    check_same(found, result)
+    assert repr(found.method) == repr(result.method)
+    assert repr(found.estimator) == repr(result.estimator)
+    assert bits(found.estimator_state) == bits(result.estimator_state)
+
+
+def test_settings_that_a_file_cannot_hold_are_described(fitted, tmp_path):
+    target = qg.Target.from_logdensity(golden.curved, 3)
+    result = qg.fit(target, method=qg.Sgd(steps=5, optimizer=optax.sgd(0.1)), key=jr.key(5))
+    found = again(result, tmp_path)
+    check_same(found, result)
+    assert isinstance(found.method, Described)
+    assert "steps=5" in repr(found.method)
+
+
+def test_a_model_comes_back_with_names_labels_and_verdict(named):
+    result, path = named
+    found = qg.load(path)
+    check_same(found, result)
+    assert found.diagnosis is not None
+    assert found.diagnosis.verdict is result.diagnosis.verdict
+    tree, own = found.to_arviz(50), result.to_arviz(50)
+    assert own["posterior"].identical(own["posterior"])
+    for variable in own["posterior"].data_vars:
+        np.testing.assert_array_equal(tree["posterior"][variable], own["posterior"][variable])
+    np.testing.assert_array_equal(tree["sample_stats"]["log_q"], own["sample_stats"]["log_q"])
+    assert "lp" not in tree["sample_stats"]
+    assert found.summary(100).equals(result.summary(100))
+    assert found.history_frame().equals(result.history_frame())
+    assert found.plot(most=2)._repr_png_() == result.plot(most=2, noise=False)._repr_png_()
+    assert found._repr_html_() == result._repr_html_()
+
+
+def test_the_names_of_a_pymc_model_and_its_labels_come_back(tmp_path):
+    pymc = pytest.importorskip("pymc")
+    with pymc.Model(coords={"side": ["left", "right"]}) as model:
+        height = pymc.HalfNormal("height", 1.0, dims="side")
+        pymc.Normal("y", height, 0.5, observed=[0.5, 1.5], dims="side")
+    result = qg.fit(qg.Target.from_pymc(model), method=qg.Sgd(steps=5), key=jr.key(1))
+    found = again(result, tmp_path)
+    check_same(found, result)
+    assert found.to_arviz(20)["posterior"]["height"].coords["side"].values.tolist() == ["left", "right"]
+    assert (
+        found.with_target(qg.Target.from_pymc(model)).predictive(jr.key(0), draws=3)["y"].shape[0] == 3
+    )
+
+
+@pytest.mark.parametrize(
+    "example",
+    [{"b": jnp.zeros(2), "a": jnp.zeros(())}, Place(jnp.zeros(()), jnp.zeros(2)), [jnp.zeros(3)]],
+)
+def test_points_of_any_form_come_back(example, tmp_path):
+    def density(point):
+        return -0.5 * sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(point))
+
+    target = qg.Target.from_logdensity(density, example=example)
+    result = qg.fit(target, method=qg.Sgd(steps=5), key=jr.key(1))
+    found = again(result, tmp_path)
+    check_same(found, result)
+    assert type(found.sample(jr.key(0), 2)) is type(example)
+
+
+def test_restarts_hyperparameters_and_columns_of_a_callback_come_back(tmp_path):
+    def prior(z, h):
+        return -0.5 * jnp.sum((z - h["loc"]) ** 2) - 0.5 * jnp.sum(h["loc"] ** 2)
+
+    target = qg.Target(prior, dim=2)
+    h = {"loc": jnp.ones(2), "kept": 3}
+    marks = {"callback": lambda moment: {"mark": moment.step / 3}}
+    result = qg.fit(target, hyperparameters=h, method=qg.Sgd(steps=20), key=jr.key(1), **marks)
+    found = again(result, tmp_path)
+    check_same(found, result)
+    assert bits(found.hyperparameters) == bits(result.hyperparameters)
+    assert "mark" in found.history
+    assert found.with_target(target).for_nuts().points.shape == (4, 2)
+    plain = qg.Target.from_logdensity(golden.curved, 3)
+    result = qg.fit(plain, restarts=2, method=qg.Sgd(steps=5), key=jr.key(1))
+    found = again(result, tmp_path)
+    check_same(found, result)
+    assert str(found.restarts) == str(result.restarts)
+
+
+ASKS = {
+    "diagnose": lambda r: r.diagnose(),
+    "posterior": lambda r: r.posterior(jr.key(0)),
+    "predictive": lambda r: r.predictive(jr.key(0)),
+    "for_nuts": lambda r: r.for_nuts(),
+    "linear_response": lambda r: r.linear_response(),
+    "plot": lambda r: r.plot(noise=True),
+    "to_arviz": lambda r: r.to_arviz(corrected=True),
+    "elbo": lambda r: qg.elbo(r.target, r.q, key=jr.key(0)),
+}
+
+
+@pytest.mark.parametrize("name", ASKS)
+def test_what_needs_the_model_says_so(name, named):
+    with pytest.raises(ValueError, match="was loaded from a file, which has no model") as raised:
+        ASKS[name](qg.load(named[1]))
+    assert str(raised.value) == NEEDS_MODEL
+
+
+def test_with_its_model_a_result_does_what_it_did(named):
+    result, path = named
+    found = qg.load(path).with_target(golden.target())
+    assert str(found.diagnose()) == str(result.diagnose())
+    assert bits(found.predictive(jr.key(0), draws=3)) == bits(result.predictive(jr.key(0), draws=3))
+    assert "log_likelihood" in found.to_arviz(20).children
+
+
+def test_another_model_is_recognised(named):
+    found = qg.load(named[1])
+    other = qg.Target.from_numpyro(golden.model, golden.X, 0.31 + 0.5 * golden.X)
+    with pytest.raises(ValueError, match=r"not the target that was fitted.*fit\(target, loaded.q"):
+        found.with_target(other)
+    with pytest.raises(ValueError, match="dim 3"):
+        found.with_target(qg.Target.from_logdensity(golden.curved, 4))
+
+
+def test_a_fit_goes_on_from_a_saved_one(named):
+    result, path = named
+    loaded = qg.load(path)
+    further = qg.fit(golden.target(), loaded.q, key=jr.key(7))
+    again = qg.fit(golden.target(), result.q, key=jr.key(7))
+    assert bits(further.q) == bits(again.q)
+    error = np.hypot(further.elbo_error, result.elbo_error)
+    assert further.elbo > result.elbo - 5 * error
+
+
+def test_saving_what_was_loaded_writes_the_same_file(named, tmp_path):
+    _, path = named
+    assert qg.load(path).save(tmp_path / "copy").read_bytes() == path.read_bytes()
+
+
+def test_the_file_says_how_it_was_made(named):
+    made = qg.load(named[1]).made
+    assert made["quietgrad"] == qg.__version__
+    assert made["jax"] == jax.__version__
+    assert made["seed"] == [0, 2]
+    assert {"python", "cpu", "precision", "commit", "saved"} <= set(made)
+    assert made == named[0].made | {"saved": made["saved"]}
+    # What the user's disk looks like is nobody's business.
+    assert str(Path.home()).encode() not in named[1].read_bytes()
+    assert b"site-packages" not in named[1].read_bytes()
+
+
+def test_nothing_is_pickled(fitted, tmp_path, monkeypatch):
+    def never(*args, **kwargs):
+        raise AssertionError("pickle was used")
+
+    for name in ("dump", "dumps", "load", "loads", "Pickler", "Unpickler"):
+        monkeypatch.setattr(pickle, name, never)
+    check_same(again(fitted, tmp_path), fitted)
+
+
+def signed(content):
+    """The bytes with a digest that fits them."""
+    return content[:-DIGEST] + hashlib.sha256(content[:-DIGEST]).digest()
+
+
+def with_header(content, change):
+    """The file with another header, signed: a digest proves that a file is whole, not who wrote it."""
+    line, _, rest = content.partition(b"\n")
+    length = int.from_bytes(rest[:LENGTH], "little")
+    header = json.loads(rest[LENGTH : LENGTH + length])
+    text = json.dumps(change(header)).encode()
+    return signed(line + b"\n" + len(text).to_bytes(LENGTH, "little") + text + rest[LENGTH + length :])
+
+
+def edited(path, old, new):
+    def change(header):
+        return json.loads(json.dumps(header).replace(old, new))
+
+    return with_header(path.read_bytes(), change)
+
+
+def without(name):
+    def change(header):
+        del header["root"][name]
+        return header
+
+    return lambda content: with_header(content, change)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda content: content[:-1], "damaged"),
+        (lambda content: content[: len(content) // 2], "damaged"),
+        (lambda content: content[:100] + bytes([content[100] ^ 1]) + content[101:], "damaged"),
+        (lambda content: RESULT.magic + b"1\n", "damaged"),
+        (lambda content: b"", "was not written by quietgrad"),
+        (lambda content: b"PK\x03\x04 something", "was not written by quietgrad"),
+        (lambda content: b"quietgrad checkpoint 4\n" + content, "was not written by quietgrad"),
+        (lambda content: content.replace(b"result 1", b"result 99", 1), "has format 99.*later one"),
+        (without("q"), "does not have the parts of a result"),
+        (without("history"), "does not have the parts of a result"),
+    ],
+)
+def test_a_file_that_is_no_whole_result_is_refused(change, words, named, tmp_path):
+    path = tmp_path / "bad.quietgrad"
+    path.write_bytes(change(named[1].read_bytes()))
+    with pytest.raises(ValueError, match=words):
+        qg.load(path)
+
+
+@pytest.mark.parametrize("name", ["subprocess:Popen", "os:system", "nowhere.at_all:Family"])
+def test_a_file_cannot_name_any_code(name, named, tmp_path):
+    path = tmp_path / "bad.quietgrad"
+    path.write_bytes(edited(named[1], "quietgrad.families.mean_field:MeanField", name))
+    with pytest.raises(ValueError, match="needs|is no module or dataclass"):
+        qg.load(path)
+
+
+def test_a_place_to_save_to_is_checked(fitted, tmp_path):
+    with pytest.raises(ValueError, match=r"is a folder; name a file"):
+        fitted.save(tmp_path)
+    with pytest.raises(FileNotFoundError):
+        qg.load(tmp_path / "nothing")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_single_precision_does_not_round_what_was_double(named):
+    with single(), pytest.raises(ValueError, match="jax_enable_x64"):
+        qg.load(named[1])
+
+
+def test_classes_are_found_where_they_have_moved_to(named, tmp_path):
+    path = tmp_path / "moved.quietgrad"
+    path.write_bytes(edited(named[1], "quietgrad.families.mean_field:", "quietgrad.older.place:"))
+    assert bits(qg.load(path).q) == bits(named[0].q)
+    # Two classes have this name; the fields tell which is meant.
+    fields = [field for field in Described.__dataclass_fields__]
+    assert class_of("quietgrad.gone:Described", object, "it", fields) is Described
+
+
+def test_a_map_that_cannot_be_exported_is_asked_of_the_model(tmp_path):
+    import numpyro
+    import numpyro.distributions as dist
+
+    def model():
+        z = numpyro.sample("z", dist.Normal(0.0, 1.0))
+        shape, still = jax.ShapeDtypeStruct((), z.dtype), jax.lax.stop_gradient(z)
+        called = jax.pure_callback(lambda z: np.asarray(z), shape, still, vmap_method="sequential")
+        numpyro.deterministic("called", called)
+
+    target = qg.Target.from_numpyro(model)
+    result = qg.fit(target, method=qg.Sgd(steps=5), key=jr.key(1))
+    found = again(result, tmp_path)
+    with pytest.raises(ValueError, match="has no map") as raised:
+        found.sample(jr.key(0), 2)
+    assert str(raised.value) == NO_MAP
+    assert bits(found.q.sample(jr.key(0), 2)) == bits(result.q.sample(jr.key(0), 2))
+    assert bits(found.with_target(target).sample(jr.key(0), 2)) == bits(result.sample(jr.key(0), 2))
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_files_of_every_format_are_read(form):
+    folder = Path(__file__).parent / form
+    expected = json.loads((folder / "expected.json").read_text())
+    assert set(expected) == {path.stem for path in folder.glob("*.quietgrad")}
+    for name, there in expected.items():
+        # They are of single precision, which FlowJAX's splines want to be that of the process.
+        with single():
+            found = golden.said(qg.load(folder / f"{name}.quietgrad"))
+        for part in ("draws", "log_q"):
+            # Other machines and versions of XLA round otherwise, in single precision.
+            jax.tree.map(
+                lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-5),
+                found.pop(part),
+                there.pop(part),
+            )
+        assert found == there, name
+
+
+def test_the_present_format_has_golden_files():
+    assert f"format_{RESULT.format}" in FORMATS

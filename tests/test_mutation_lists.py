@@ -1,0 +1,53 @@
+"""Seeded bugs survive refactoring: every one of them still has its place in the sources."""
+
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture
+def lists(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT)
+    return pytest.importorskip("tools.mutations", reason="the tools are not part of a package")
+
+
+def test_every_seeded_bug_has_its_place(lists):
+    from tools.mutations.finding import Gone, find
+
+    lost = []
+    for mutants in lists.LISTS.values():
+        assert len({mutant.name for mutant in mutants}) == len(mutants)
+        for mutant in mutants:
+            assert mutant.old != mutant.new
+            try:
+                broken = find(ROOT, mutant).broken(mutant.new)
+            except Gone as gone:
+                lost.append(f"{mutant.name}: {gone}")
+            else:
+                compile(broken, mutant.symbol, "exec")
+    assert lost == [], "let their symbols and patterns follow the code"
+
+
+def test_a_place_is_found_by_tokens_and_not_by_layout(lists, tmp_path):
+    from tools.mutations.finding import Gone, find
+    from tools.mutations.mutant import Mutant
+
+    source = tmp_path / "src" / "quietgrad" / "anywhere"
+    source.mkdir(parents=True)
+    (source / "a.py").write_text(
+        "class A:\n    def f(self, x):\n        # why\n"
+        "        return g(\n            x,\n            2,\n        )\n"
+        "class B:\n    def f(self, x):\n        return g(x, 2)\n\nLIMIT = 3\n"
+    )
+
+    def place(symbol, old, new="0"):
+        return find(tmp_path, Mutant("name", symbol, old, new, "", ""))
+
+    assert place("A.f", "g(x, 2)").broken("h(x)").count("h(x)") == 1
+    assert "return h\n" in place("B.f", "g(x, 2)").broken("h")
+    assert "LIMIT = 4" in place("LIMIT", "LIMIT = 3").broken("LIMIT = 4")
+    for symbol, old in (("f", "g(x, 2)"), ("A.f", "g(x, 3)"), ("C.f", "g")):
+        with pytest.raises(Gone):
+            place(symbol, old)

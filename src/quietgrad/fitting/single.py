@@ -73,6 +73,8 @@ def fit(
     (`result.refine`). `result.refined` has their draws and how good they are, and `result.sample`,
     `result.summary` and `result.to_arviz` are of these draws.
     """
+    if hyperparameters is None and isinstance(target, Target) and target.parameters is not None:
+        hyperparameters = target.parameters.start
     if refine is not False:
         _check_refine(refine)
         result = fit(
@@ -269,6 +271,12 @@ def _given_hyperparameters(target: Target, result: FitResult) -> FitResult:
     """The result as one of the target at the fitted hyperparameters, which everything else asks."""
     q = result.q
     assert isinstance(q, AbstractWithHyperparameters)
+    own = target.parameters
+    if own is not None:
+        found = own.at(target, q.hyperparameters)
+        return dataclasses.replace(
+            result, q=q.of_z, target=found, hyperparameters=own.values(q.hyperparameters)
+        )
     return dataclasses.replace(
         result,
         q=q.of_z,

@@ -1,5 +1,7 @@
 """`numpyro.param` sites: fitted beside q, against closed forms and NumPyro's own SVI objective."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -27,7 +29,7 @@ def noise(y=None):
 
 def regression(x, y=None):
     """One global slope with a prior, an intercept without: rows are separate."""
-    a = numpyro.param("a", lambda key: jr.normal(key, (2,)))
+    a: Any = numpyro.param("a", lambda key: jr.normal(key, (2,)))
     b = numpyro.sample("b", dist.Normal(0.0, 1.0))
     with numpyro.plate("rows", x.shape[0]):
         numpyro.sample("y", dist.Normal(a[0] + b * x, 1.0), obs=y)
@@ -81,7 +83,7 @@ def test_a_module_of_many_arrays_is_one_parameter(key):
     """As `flax_module` registers a network: a pytree under one name."""
 
     def network(x, y=None):
-        w = numpyro.param("net$params", {"in": jnp.ones(3), "out": {"w": jnp.zeros(3)}})
+        w: Any = numpyro.param("net$params", {"in": jnp.ones(3), "out": {"w": jnp.zeros(3)}})
         std = numpyro.sample("std", dist.HalfNormal(1.0))
         mean = jnp.tanh(x[:, None] * w["in"][None]) @ w["out"]["w"]
         with numpyro.plate("rows", x.shape[0]):

@@ -66,7 +66,7 @@ def test_a_mean_field_solution_is_a_start_of_all_parts(key):
 
 def test_places_that_overlap_are_refused(key):
     with pytest.raises(ValueError, match="every coordinate once"):
-        BySite((MeanField.init(2, key=key), MeanField.init(2, key=key)), (((0, 2),), ((1, 3),)))
+        BySite(parts=(MeanField.init(2, key=key),) * 2, places=(((0, 2),), ((1, 3),)))
 
 
 def test_every_site_gets_its_family(key):

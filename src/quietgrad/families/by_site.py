@@ -4,8 +4,7 @@ z_k = T_k(e_k), with e = (e_1, ..., e_K) and coordinates of a group anywhere amo
 and scores are those of the parts, put in their places.
 """
 
-from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -47,7 +46,7 @@ class BySite(AbstractFamily):
         keys = jr.split(key)
         sizes = half, dim - half
         parts = tuple(MeanField.init(n, key=k, base=base) for n, k in zip(sizes, keys, strict=True))
-        return cls(parts, (((0, half),), ((half, dim),)), base)
+        return cls(parts=parts, places=(((0, half),), ((half, dim),)), base=base)
 
     @property
     def dim(self) -> int:
@@ -120,5 +119,5 @@ def product(parts: tuple[AbstractFamily, ...], places: tuple[Stretches, ...]) ->
     if len(parts) == 1:
         return parts[0]
     known = all(isinstance(part, HasEntropy) for part in parts)
-    kind: Callable[..., Any] = BySiteWithEntropy if known else BySite
-    return kind(parts, places, parts[0].base)
+    kind = BySiteWithEntropy if known else BySite
+    return kind(parts=parts, places=places, base=parts[0].base)

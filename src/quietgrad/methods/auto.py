@@ -62,6 +62,7 @@ class Auto(AbstractMethod):
     An answer whose estimated distance from the posterior is below `close` times `gain` is not left; the
     estimate is low for a q that is too narrow, hence the small share. Others get a diagnosis from
     `draws` draws, enough for a k-hat with a limit of 0.67, and are left if they would not be trusted.
+    Rungs with programs of their own are tried where there are `compile_for` times `gain` nats to gain.
     """
 
     estimator: AbstractEstimator | str = eqx.field(
@@ -84,6 +85,7 @@ class Auto(AbstractMethod):
     rungs: tuple[AbstractRung, ...] = RUNGS
     close: float = 0.1
     draws: int = 1000
+    compile_for: float = 0.5
 
     def refuses(self, target: Target, q: AbstractFamily, batch_size: int | None) -> str | None:
         """What a fixed estimator objects to."""
@@ -118,7 +120,7 @@ class Auto(AbstractMethod):
         rungs = rungs_of(fit) if problem.any_family else []
         if rungs:
             return up(fit, rungs)
-        own = next((rung for rung in self.rungs if rung.family is type(problem.q)), None)
+        own = next((rung for rung in self.rungs if isinstance(problem.q, rung.families)), None)
         if own is None or fit.given is not None or own.refuses(fit) is not None:
             return fit.within(problem.q, None)
         fit.within(FullRank.unit(problem.q.dim, problem.q.dtype), None)
@@ -210,7 +212,7 @@ class Fit:
         if given is not None and paired_difference(given.terms, below.terms).nats > 0:
             start, stationary = given._replace(step=session.steps), False
         else:
-            start = below if type(below.q) is type(q) else self._embedded(q, below)
+            start = below if type(below.q) is type(q) else self.embedded(q, below)
         if curved:
             run = auto.curvature.steps_from(
                 session, start, self.gain, incumbent=None if ahead is None else ahead.best
@@ -247,7 +249,7 @@ class Fit:
         auto, session = self.auto, self.session
         if not auto.fixed_draws:
             start = session.evaluate(self.first, 0)
-            run = self._annealed(start, auto.coarse * self.gain, "mean-field", far=True)
+            run = self.annealed(start, auto.coarse * self.gain, "mean-field", far=True)
             return run.best, False
         start = self._shrunk(finite_start(session.points, self.first, session))
         incumbent = self.given if ahead is None else ahead.best
@@ -268,14 +270,17 @@ class Fit:
         if self.given is not None and paired_difference(self.given.terms, run.best.terms).nats > 0:
             return run.best, False
         # Some rows led here; on with all of them while steps are cheap.
-        return self._annealed(run.best, auto.coarse * self.gain, "coarse").best, False
+        return self.annealed(run.best, auto.coarse * self.gain, "coarse").best, False
 
     def _left_over(self, start: Candidate, *, rough: bool) -> Ending:
         return UNSETTLED if rough else self.finish(start, near=True)
 
     def finish(self, start: Candidate, *, near: bool = False, far: bool = False) -> Ending:
         """Annealed steps until going on is not worth it, and how that ended."""
-        run = self._annealed(start, self.gain, "anneal", near=near, far=far)
+        return self.ending_of(self.annealed(start, self.gain, "anneal", near=near, far=far))
+
+    def ending_of(self, run: Run) -> Ending:
+        """How annealed steps ended."""
         if run.state.walls and run.end in (STATIONARY, LOST):
             return Status.NON_FINITE, WALL
         if run.end == LOST:
@@ -291,24 +296,35 @@ class Fit:
             return Status.BUDGET, hint
         return Status.CONVERGED, self._too_little(run)
 
-    def _annealed(
-        self, start: Candidate, gain: float, name: str, *, near: bool = False, far: bool = False
+    def annealed(
+        self,
+        start: Candidate,
+        gain: float,
+        name: str,
+        *,
+        near: bool = False,
+        far: bool = False,
+        solver: Annealed | None = None,
     ) -> Run:
+        """Rounds of stochastic steps until one clearly gains less than `gain`; by the plan's own solver
+        unless another is given."""
         auto = self.auto
+        most = auto.steps if solver is None else min(auto.steps, solver.most_steps)
+        solver = auto.anneal if solver is None else solver
         solver = dataclasses.replace(
-            auto.anneal,
-            estimator=self.estimator or auto.anneal.estimator,
+            solver,
+            estimator=self.estimator or solver.estimator,
             # Bold steps would only lead away from an optimum that was given.
             near=near or start.q is self.problem.q and self.given is not None,
             far=far,
-            most_steps=auto.steps,
+            most_steps=most,
             gain=gain,
             by_clock=auto.by_clock,
         )
         stop = Stop(
             gain=gain,
             patience=1,
-            iterations=auto.steps - start.step,
+            iterations=most if most < auto.steps else most - start.step,
             # A short round that gains nothing proves little.
             least=solver.length + 1,
             conclusive=True,
@@ -320,7 +336,7 @@ class Fit:
         """Whether Newton steps from the mode are stationary where q is close to the posterior."""
         return run.stationary and run.best.terms.gap < self.auto.conclusive * self.gain
 
-    def _embedded(self, q: AbstractFamily, below: Candidate) -> Candidate:
+    def embedded(self, q: AbstractFamily, below: Candidate) -> Candidate:
         """The solution of a simpler family as the start of one that contains it."""
         session, inside = self.session, started_from(q, below.q, self.session)
         names: dict[str, Any] = {"family": type(q).__name__, "simpler": type(below.q).__name__}

@@ -19,6 +19,7 @@ from ..estimators import AbstractEstimator, name_of
 from ..evaluation.difference import Difference
 from ..evaluation.elbo_terms import ElboEvaluator, ElboTerms, paired_difference
 from ..evaluation.points import Points
+from ..evaluation.resolution import RESOLVED, resolved
 from ..families import AbstractFamily
 from ..status import Status
 from .answers import Answers, compare
@@ -132,8 +133,24 @@ class Recorder:
         return self.pace.affordable(self.clock, self.evaluation.share)
 
     def candidate(self, q: AbstractFamily, step: int, state: PyTree = None) -> Candidate:
-        """q with its terms at the evaluator's draws, charged to whatever phase this is."""
-        return Candidate(q, step, self.pace.timed(self.clock, lambda: self.terms(q)), state)
+        """q with its terms at the evaluator's draws, charged to whatever phase this is.
+
+        One that is better by far only where the density is rounding noise has no finite ELBO.
+        """
+        terms = self.pace.timed(self.clock, lambda: self.terms(q))
+        if self._rises(terms) and not self._resolved(terms):
+            terms = terms._replace(values=np.full_like(terms.values, -np.inf))
+        return Candidate(q, step, terms, state)
+
+    def _rises(self, terms: ElboTerms) -> bool:
+        """Whether an ELBO is finite, and above the best one by more than noise could hide."""
+        best = self.answers.best
+        return best is not None and best.terms.elbo + RESOLVED < terms.elbo < np.inf
+
+    def _resolved(self, terms: ElboTerms) -> bool:
+        if self._points is None:
+            return True
+        return resolved(self._points, terms.mean, terms.std, self.rng("resolution"))
 
     def sharper(
         self, found: Candidate, best: Candidate, change: Difference, gain: float, steps: int

@@ -51,3 +51,18 @@ def test_a_place_is_found_by_tokens_and_not_by_layout(lists, tmp_path):
     for symbol, old in (("f", "g(x, 2)"), ("A.f", "g(x, 3)"), ("C.f", "g")):
         with pytest.raises(Gone):
             place(symbol, old)
+
+
+def test_operator_mutants_are_python_and_differ(lists):
+    from tools.mutations.operators import COUNT, ROOMS, Place, sample
+
+    drawn = sample()
+    assert len(drawn) == COUNT
+    assert {change.room for change in drawn} == set(ROOMS)
+    assert all((ROOT / test).exists() for tests in ROOMS.values() for test in tests.split())
+    for change in drawn[:100]:
+        path = ROOT / change.file
+        text = path.read_text()
+        assert text[change.start : change.end] == change.old
+        broken = Place(path, text, change.start, change.end).broken(change.new)
+        assert compile(broken, change.file, "exec") != compile(text, change.file, "exec")

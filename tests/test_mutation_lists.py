@@ -21,6 +21,8 @@ def test_every_seeded_bug_has_its_place(lists):
         assert len({mutant.name for mutant in mutants}) == len(mutants)
         for mutant in mutants:
             assert mutant.old != mutant.new
+            files = [word for word in mutant.tests.split() if word.startswith("tests/")]
+            assert all((ROOT / file.partition("::")[0]).exists() for file in files), mutant.tests
             try:
                 broken = find(ROOT, mutant).broken(mutant.new)
             except Gone as gone:

@@ -163,10 +163,11 @@ def words(row: dict[str, Any], precision: str) -> str:
 
 
 def _environment(precision: str, compiled: str | None = None) -> dict[str, str]:
-    """What a process is told: its precision, and a folder for what PyTensor compiles."""
+    """What a process is told: its precision, and an empty folder for what is compiled."""
     found = os.environ | {"JAX_ENABLE_X64": PRECISIONS[precision], "TQDM_DISABLE": "1"}
     if compiled is not None:
-        found["PYTENSOR_FLAGS"] = f"base_compiledir={compiled}"
+        # Fits keep programs in the user's cache folder, and PyTensor keeps its own.
+        found |= {"XDG_CACHE_HOME": compiled, "PYTENSOR_FLAGS": f"base_compiledir={compiled}"}
     return found
 
 

@@ -20,6 +20,7 @@ import quietgrad as qg
 from quietgrad._util.environment import environment
 from quietgrad.estimators.surrogates.quadcv.coefficient import Averages, Products
 from quietgrad.evaluation.gradient_noise import gradient_error, gradient_variance, variance_ratio
+from quietgrad.study.adapter import Method, run_method
 from quietgrad.study.jobs import seed_of
 
 HERE = Path(__file__).parent
@@ -52,39 +53,30 @@ def path(task: str, family: str, repeats: int) -> dict[str, Any]:
     start = qg.families.named(family).init(loaded.dim, key=key_start)
     every, found, kept = steps // EVALUATIONS, [], {}
 
-    def at(moment: Any) -> dict[str, float]:
-        place = round(moment.step / every)
-        if moment.step and place in STORED and moment.estimator_state is not None:
-            state, key = moment.estimator_state, jr.fold_in(key_noise, moment.step)
-            averages = state.surrogate.averages.products
-            ratios = [
-                float(
-                    variance_ratio(
-                        loaded.train,
-                        moment.q,
-                        estimator,
-                        state=each,
-                        repeats=REPEATS,
-                        batch_size=loaded.batch_size,
-                        key=key,
-                    ).ratio
-                )
-                for each in (state, with_beta(state, 1.0))
-            ]
-            beta = float(-averages.cross / (averages.square + 1e-6))
-            found.append([int(moment.step), beta, *ratios])
-            if place in (EARLY, EVALUATIONS):
-                kept["early" if place == EARLY else "end"] = (moment.q, state)
+    def at(q: Any, state: Any, step: int) -> dict[str, float]:
+        place = round(step / every)
+        if step == 0 or place not in STORED or state is None:
+            return {}
+        averages = state.surrogate.averages.products
+        how = {"repeats": REPEATS, "batch_size": loaded.batch_size, "key": jr.fold_in(key_noise, step)}
+        ratios = [
+            float(variance_ratio(loaded.train, q, estimator, state=each, **how).ratio)
+            for each in (state, with_beta(state, 1.0))
+        ]
+        found.append([step, float(-averages.cross / (averages.square + 1e-6)), *ratios])
+        if place in (EARLY, EVALUATIONS):
+            kept["early" if place == EARLY else "end"] = (q, state)
         return {}
 
-    method = qg.Sgd(estimator, optax.adam(rate), steps, every)
-    qg.fit(
+    run_method(
+        Method(qg.Sgd(estimator, optax.adam(rate)), estimator),
         loaded.train,
         start,
-        method=method,
         batch_size=loaded.batch_size,
+        steps=steps,
+        evaluate_every=every,
+        elbo_draws=100,
         callback=at,
-        progress=False,
         key=key_fit,
     )
     bias = []

@@ -12,17 +12,16 @@ from pathlib import Path
 
 import blocks
 import remember
-
-from quietgrad.report.stored_study import load
-from quietgrad.study.summary import summarise
+import statements
+from results import Results, read
 
 HERE = Path(__file__).parent
 PAGES = (HERE.parent / "docs" / "reproduction.md", HERE.parent / "README.md")
-TABLES = {**blocks.TABLES, "numbers": remember.numbers}
+TABLES = {**blocks.TABLES, **statements.BLOCKS, "numbers": remember.numbers}
 MARK = re.compile(r"(<!-- table: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
-def renewed(text: str, results: blocks.Results) -> str:
+def renewed(text: str, results: Results) -> str:
     """The text of a page with every marked table written anew; an unknown name is an error."""
     return MARK.sub(lambda found: f"{found[1]}{TABLES[found[2]](results)}\n{found[3]}", text)
 
@@ -32,8 +31,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true")
     check = parser.parse_args().check
-    study = load(HERE)
-    results, stale = blocks.Results(study, summarise(study.records)), []
+    results, stale = read(HERE), []
     for page in PAGES:
         before = page.read_text(encoding="utf-8")
         after = renewed(before, results)

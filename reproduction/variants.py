@@ -1,6 +1,7 @@
 """What the paper describes and its study does not run: beta by other criteria, another Real NVP.
 
-The specs beta.toml and flows.toml name this file as their module.
+And a mean-field Gaussian with a narrow start. The specs beta.toml, flows.toml and contributions.toml
+name this file as their module.
 """
 
 from typing import Literal
@@ -9,6 +10,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
+import quietgrad as qg
 from quietgrad.estimators import Controlled
 from quietgrad.estimators.control_variates import QuadraticColumn
 from quietgrad.estimators.surrogates import Quadratic
@@ -90,5 +92,19 @@ class ScaledRealNVP(AbstractFlow):
         return cls(tuple(map(ScaledCoupling.of, layers)), dim, base)
 
 
+class NarrowMeanField(qg.MeanField):
+    """The mean-field Gaussian with the paper's start, its standard deviations divided by exp(3).
+
+    `Auto` tries such a start beyond 256 coordinates (its field `shrink`): the weights of a network that
+    are drawn with standard deviations near one are noise.
+    """
+
+    @classmethod
+    def init(cls, dim: int, *, key: Key[Array, ""], base: AbstractBase = Normal()) -> "NarrowMeanField":
+        """The paper's start, narrower."""
+        start = qg.MeanField.init(dim, key=key, base=base)
+        return cls(start.loc, start.log_std - qg.Auto().shrink, start.base)
+
+
 ESTIMATORS = {"quadcv-criterion": quadcv_criterion}
-FAMILIES = {"real-nvp-scaled": ScaledRealNVP}
+FAMILIES = {"real-nvp-scaled": ScaledRealNVP, "mean-field-narrow": NarrowMeanField}

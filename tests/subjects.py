@@ -22,6 +22,10 @@ from quietgrad.targets import Target
 
 # They differ by their layers alone: where no layer is looked at, one in turn stands for all.
 FLOWS = [name for name, made in families.REGISTRY.items() if issubclass(made, families.AbstractFlow)]
+# Families whose log q is exact: quadrature and pointwise identities are for these.
+EXACT = [
+    name for name, made in families.REGISTRY.items() if not issubclass(made, families.EstimatesDensity)
+]
 SEED = 20240229
 # Programs that were compiled in this process so far.
 PROGRAMS = [0]

@@ -174,7 +174,8 @@ def test_table_counts_what_is_right_believed_silent_and_sooner_than_nuts():
         "tool": "quietgrad, family chosen", "precision": "float32", "models": "4", "fits": "4",
         "right": "2 of 4", "right and believed": "1 of 4", "says so": "1", "silent": "1",
         "wrong among `trust`": "1 of 2", "warned of needlessly": "1 of 2", "false endings": "1",
-        "processor s, median": "4.0", "of NUTS's, median": "1.50", "at most NUTS's": "1 of 2",
+        "processor s, median": "4.0", "to the first answer": "–",
+        "of NUTS's, median": "1.50", "at most NUTS's": "1 of 2",
     }  # fmt: skip
     lines = table.by_model(rows, ["crossed"], {"crossed": TRUTH})
     assert "silent | 2.00 a | converged" in lines[2]

@@ -21,6 +21,8 @@ SAYS = {
     "pymc_model": "intercept[Aitkin]",
     "numpyro_svi": "variance of its gradient",
     "own_control_variate": "log_std: 0.2",
+    "semi_implicit": "semi-implicit  ELBO",
+    "energy": "draws between the rings",
     "vi_then_nuts": "NUTS from the fit",
 }
 MOST_LINES = 60

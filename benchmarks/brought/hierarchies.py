@@ -6,6 +6,7 @@ import numpyro
 import numpyro.distributions as dist
 from numpyro.handlers import reparam
 from numpyro.infer.reparam import LocScaleReparam
+from scipy.special import betaln, expit
 
 from .languages import Numpyro
 
@@ -66,6 +67,26 @@ def baseball_pareto(at_bat, hits):
     with numpyro.plate("player", at_bat.size):
         phi = numpyro.sample("phi", dist.Beta(mean * kappa, (1 - mean) * kappa))
         numpyro.sample("hits", dist.Binomial(at_bat, probs=phi), obs=hits)
+
+
+def baseball_moments():
+    """Mean, log concentration (by quadrature) and rates (Beta given both) of the batters."""
+    logit, log_kappa = np.meshgrid(np.linspace(-4, 2, 601), np.linspace(1e-3, 30, 3001), indexing="ij")
+    mean, kappa = expit(logit)[..., None], np.exp(log_kappa)[..., None]
+    a, b = mean * kappa, (1 - mean) * kappa
+    log_p = np.sum(betaln(a + HITS, b + AT_BAT - HITS) - betaln(a, b), axis=-1)
+    # The uniform prior of the mean by its logit, the Pareto prior of kappa by its logarithm.
+    log_p += np.log(mean * (1 - mean))[..., 0] - 1.5 * log_kappa
+    p = np.exp(log_p - log_p.max())
+    p /= p.sum()
+
+    def moments(first, variance=0.0):
+        average = np.tensordot(p, first, 2)
+        return average, np.sqrt(np.tensordot(p, variance + (first - average) ** 2, 2))
+
+    rate = (a + HITS) / (kappa + AT_BAT)
+    rates = moments(rate, rate * (1 - rate) / (kappa + AT_BAT + 1))
+    return {"mean": moments(mean[..., 0]), "kappa": moments(log_kappa), "phi": rates}
 
 
 def baseball_logit(at_bat, hits):
@@ -159,7 +180,9 @@ MODELS = {
     ),
     "schools-noncentred": lambda: Numpyro(schools_noncentred, (EFFECT, ERROR), accept=0.97),
     "radon": lambda: Numpyro(radon, HOUSES, easy=_easy(radon, "a", "b"), accept=0.97),
-    "baseball-pareto": lambda: Numpyro(baseball_pareto, (AT_BAT, HITS), by_log=("kappa",), accept=0.97),
+    "baseball-pareto": lambda: Numpyro(
+        baseball_pareto, (AT_BAT, HITS), by_log=("kappa",), exact=baseball_moments
+    ),
     "baseball-logit": lambda: Numpyro(
         baseball_logit, (AT_BAT, HITS), easy=_easy(baseball_logit, "alpha"), accept=0.95
     ),
@@ -168,6 +191,6 @@ MODELS = {
     "correlated-slopes": lambda: Numpyro(correlated_slopes, CAFES, accept=0.95),
     "funnel": lambda: Numpyro(
         funnel,
-        exact={"v": (0.0, 3.0), "x": (np.zeros(9), np.full(9, np.exp(9 / 4)))},
+        exact=lambda: {"v": (0.0, 3.0), "x": (np.zeros(9), np.full(9, np.exp(9 / 4)))},
     ),
 }

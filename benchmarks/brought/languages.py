@@ -10,8 +10,6 @@ import jax.random as jr
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
-import quietgrad as qg
-
 from .model import Blocks, Brought, Chains
 
 # A dense mass matrix of more coordinates than this costs more than it saves.
@@ -23,7 +21,9 @@ class Numpyro(Brought):
 
     language = "numpyro"
 
-    def target(self) -> qg.Target:
+    def target(self):
+        import quietgrad as qg
+
         return qg.Target.from_numpyro(self.model, *self.args, **self.kwargs)
 
     @functools.cached_property
@@ -90,7 +90,9 @@ class Pymc(Brought):
             (form or self.model)(*self.args, **self.kwargs)
         return model
 
-    def target(self) -> qg.Target:
+    def target(self):
+        import quietgrad as qg
+
         return qg.Target.from_pymc(self.build())
 
     def log_density(self):

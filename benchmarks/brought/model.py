@@ -8,13 +8,15 @@ not exist or is found by no chain.
 import abc
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
 from jaxtyping import Array, Float
 
-import quietgrad as qg
+if TYPE_CHECKING:
+    # NUTS and others are timed without it.
+    import quietgrad as qg
 
 Draws = Mapping[str, Any]
 
@@ -34,8 +36,8 @@ class Brought(abc.ABC):
     `easy` is the same posterior in a form that chains pass easily, with the same names for the same
     quantities. `copies` maps draws to all their equally probable counterparts, where modes are copies of
     one another and chains stay in one. `grid` has the interval of each unconstrained coordinate for a
-    quadrature, for at most two of them. `exact` has mean and sd of each site
-    by a formula. `too_large` says why a model has no reference.
+    quadrature, for at most two of them. `exact` gives mean and sd of each
+    site, read as `by_log` says, by a formula. `too_large` says why a model has no reference.
     """
 
     model: Callable[..., Any]
@@ -45,7 +47,7 @@ class Brought(abc.ABC):
     by_log: tuple[str, ...] = ()
     copies: Callable[[dict[str, np.ndarray]], list[dict[str, np.ndarray]]] | None = None
     grid: tuple[tuple[float, float], ...] | None = None
-    exact: Mapping[str, tuple[Any, Any]] | None = None
+    exact: Callable[[], Mapping[str, tuple[Any, Any]]] | None = None
     accept: float = 0.9
     too_large: str | None = None
     batch_size: int | None = None
@@ -56,7 +58,7 @@ class Brought(abc.ABC):
         return (self.model.__doc__ or "").strip().splitlines()[0]
 
     @abc.abstractmethod
-    def target(self) -> qg.Target:
+    def target(self) -> "qg.Target":
         """As a user makes it."""
 
     @abc.abstractmethod

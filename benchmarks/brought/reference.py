@@ -49,8 +49,9 @@ def make(model: Brought, *, seed: int = 0) -> dict[str, Any]:
 
 
 def _by_formula(model: Brought) -> dict[str, Any]:
-    means, stds = ({k: np.asarray(v[i])[None] for k, v in model.exact.items()} for i in (0, 1))
-    mean, std = model.values(means)[0], model.values(stds)[0]
+    known = model.exact()
+    mean, std = (np.concatenate([np.ravel(known[name][i]) for name in model.sites()]) for i in (0, 1))
+    means = {name: np.asarray(pair[0])[None] for name, pair in known.items()}
     moments = {"mean": digits(mean, 8), "std": digits(std, 8), "index": list(range(mean.size))}
     return {"good": True, "how": "formula", "names": model.names(means)} | moments
 

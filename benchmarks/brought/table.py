@@ -24,7 +24,7 @@ FALSE_ENDINGS = ("unbounded", "collapsed", "non-finite", "fault")
 HEAD = (
     "tool", "precision", "models", "fits", "right", "right and believed", "says so", "silent",
     "wrong among `trust`", "warned of needlessly", "false endings", "processor s, median",
-    "of NUTS's, median", "at most NUTS's",
+    "to the first answer", "of NUTS's, median", "at most NUTS's",
 )  # fmt: skip
 TRUTH: Row = {"must_warn": None}
 References = dict[str, Any]
@@ -72,6 +72,7 @@ def _counts(own: list[Row], nuts: dict[tuple[str, str], float]) -> list[Any]:
     trusting = [row for row in known if row["verdict"] == "trust"]
     good = [row for row in known if right(row)]
     seconds = [row["processor_seconds"] for row in own if "processor_seconds" in row]
+    first = [row["first_answer"] for row in own if "first_answer" in row]
     ratios = [
         row["processor_seconds"] / nuts[row["model"], row["label"]]
         for row in own
@@ -89,6 +90,7 @@ def _counts(own: list[Row], nuts: dict[tuple[str, str], float]) -> list[Any]:
         f"{sum(map(needless_warning, good))} of {len(good)}" if verdicts else "–",
         sum(row["status"] in FALSE_ENDINGS for row in own),
         f"{statistics.median(seconds):.1f}" if seconds else "–",
+        f"{statistics.median(first):.1f}" if first else "–",
         f"{statistics.median(ratios):.2f}" if ratios else "–",
         f"{sum(ratio <= 1 for ratio in ratios)} of {len(ratios)}",
     ]

@@ -11,16 +11,15 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from zoo.judging import CORRECTED, DO_NOT_TRUST, TRUST
-
-import quietgrad as qg
 
 from .model import Brought
+from .reference import processor_seconds
 
 DRAWS = 10_000
 # What NUTS says of itself: with fewer effective draws or a larger R-hat its user is warned.
 LEAST_SIZE, MOST_R_HAT = 100.0, 1.05
-NONE = "none"
+# As the library has its verdicts, which others are not to import; and what those have that give none.
+TRUST, CORRECTED, DO_NOT_TRUST, NONE = "trust", "use the corrected draws", "do not trust", "none"
 
 
 @dataclass
@@ -38,8 +37,21 @@ class Answer:
 
 def auto(model: Brought, seed: int) -> Answer:
     """`qg.fit(target, "auto")` and its verdict."""
+    import quietgrad as qg
+
+    first: list[float] = []
+
+    def answered(_: Any) -> None:
+        if not first:
+            first.append(processor_seconds())
+
     result = qg.fit(
-        model.target(), "auto", key=jr.key(seed), progress=False, batch_size=model.batch_size
+        model.target(),
+        "auto",
+        key=jr.key(seed),
+        progress=False,
+        batch_size=model.batch_size,
+        callback=answered,
     )
     found = result.diagnose()
     more = {
@@ -47,6 +59,7 @@ def auto(model: Brought, seed: int) -> Answer:
         "hint": result.hint,
         "fitted": type(result.q).__name__,
         "elbo": float(result.elbo),
+        "first_answer": round(first[0], 2),
         "clock": {name: round(value, 2) for name, value in result.clock.items()},
         "programs_of_fit": result.programs,
         "reasons": list(found.reasons),
@@ -65,7 +78,8 @@ def nuts(model: Brought, seed: int) -> Answer:
     from numpyro.diagnostics import effective_sample_size, split_gelman_rubin
 
     found = model.sample(seed, warmup=500, draws=500)
-    values = model.values(found.draws, lead=2)
+    parts = [value.reshape(*value.shape[:2], -1) for value in found.draws.values()]
+    values = np.concatenate(parts, axis=-1)
     values = values[..., values.std(axis=(0, 1)) > 0]
     size, r_hat = float(np.min(effective_sample_size(values))), float(np.max(split_gelman_rubin(values)))
     good = size >= LEAST_SIZE and r_hat <= MOST_R_HAT and found.divergent == 0
@@ -77,11 +91,12 @@ def nuts(model: Brought, seed: int) -> Answer:
 def _svi(guide: str) -> Callable[[Brought, int], Answer]:
     def run(model: Brought, seed: int) -> Answer:
         import numpyro
-        from numpyro.handlers import block
+        from numpyro.handlers import block, trace
+        from numpyro.handlers import seed as seed_handler
         from numpyro.infer import SVI, Trace_ELBO, TraceEnum_ELBO, autoguide
 
-        structure = model.target().model
-        summed_out = [site.name for site in structure.structure.enumerated]
+        traced = trace(seed_handler(model.model, jr.key(0))).get_trace(*model.args, **model.kwargs)
+        summed_out = [name for name, site in traced.items() if "enumerate" in site.get("infer", {})]
         shown = block(model.model, hide=summed_out) if summed_out else model.model
         elbo: Any = TraceEnum_ELBO() if summed_out else Trace_ELBO()
         form = getattr(autoguide, guide)(shown)

@@ -29,8 +29,7 @@ def slow_start(evidence: Evidence) -> Claim:
     ]
     parts += [
         said(
-            "variance reduction only becomes prominent after f~ has been adequately trained. This "
-            "typically occurs as the optimisation process nears convergence",
+            "This typically occurs as the optimisation process nears convergence",
             _late_fall(evidence, model),
         )
         for model in MODELS

@@ -10,6 +10,7 @@ from ._version import __version__
 
 if TYPE_CHECKING:
     from .datasets import tasks
+    from .diagnostics.settings import Diagnostics
     from .energy import fit_energy
     from .estimators import Controlled, Estimate, Pathwise, Quiet, ScoreFunction, estimator
     from .estimators.entropy import Closed, Sampled, StickTheLanding
@@ -18,7 +19,15 @@ if TYPE_CHECKING:
     from .estimators.weights import Stein, Uniform, stein_weights
     from .evaluation.gradient_noise import gradient_error, gradient_variance, variance_ratio
     from .evaluation.metrics import elbo, elbo_with_error, lppd
-    from .families import AffineRealNVP, FullRank, LowRank, MeanField, RealNVP, WhitenedRealNVP
+    from .families import (
+        AffineRealNVP,
+        FullRank,
+        LowRank,
+        MeanField,
+        RealNVP,
+        SemiImplicit,
+        WhitenedRealNVP,
+    )
     from .families.bases import Logistic, Normal, StudentT
     from .fitting import fit
     from .fitting.looping import Loop, loop
@@ -28,6 +37,7 @@ if TYPE_CHECKING:
     from .results import FitResult
     from .results.expectations import Expectations, posterior_expectations
     from .results.loading import load
+    from .results.refined import Refine, Refined
     from .scale.compilation_cache import keep_compiled
     from .session.history import Plateau, Reached
     from .status import Status
@@ -36,6 +46,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "families.bases": ["Logistic", "Normal", "StudentT"],
     "scale.compilation_cache": ["keep_compiled"],
+    "diagnostics.settings": ["Diagnostics"],
     "energy": ["fit_energy"],
     "estimators.entropy": ["Closed", "Sampled", "StickTheLanding"],
     "estimators": ["Controlled", "Estimate", "Pathwise", "Quiet", "ScoreFunction", "estimator"],
@@ -46,6 +57,7 @@ _HOMES = {
         "LowRank",
         "MeanField",
         "RealNVP",
+        "SemiImplicit",
         "WhitenedRealNVP",
     ],
     "evaluation.gradient_noise": ["gradient_error", "gradient_variance", "variance_ratio"],
@@ -57,6 +69,7 @@ _HOMES = {
     "evaluation.metrics": ["elbo", "elbo_with_error", "lppd"],
     "racing": ["race"],
     "results": ["FitResult"],
+    "results.refined": ["Refine", "Refined"],
     "results.loading": ["load"],
     "status": ["Status"],
     "estimators.samplers": ["Antithetic", "Iid", "LatinHypercube", "Rqmc"],
@@ -73,6 +86,7 @@ __all__ = [
     "Bam",
     "Closed",
     "Controlled",
+    "Diagnostics",
     "Estimate",
     "Expectations",
     "FitMany",
@@ -91,11 +105,14 @@ __all__ = [
     "Quiet",
     "Reached",
     "RealNVP",
+    "Refine",
+    "Refined",
     "RowBlocks",
     "Rqmc",
     "Saa",
     "Sampled",
     "ScoreFunction",
+    "SemiImplicit",
     "Sgd",
     "Status",
     "Stein",

@@ -10,7 +10,7 @@ import jax.random as jr
 import numpy as np
 import pytest
 from oracles import assert_mean, assert_same, by_quadrature, flat
-from subjects import FLOWS, family, key_of, other_bases, target_2d
+from subjects import EXACT, FLOWS, family, key_of, other_bases, target_2d
 
 from quietgrad import families
 from quietgrad.estimators import Pathwise, entropy
@@ -45,7 +45,7 @@ def often(mode, name, turn):
 
 def marked():
     """All cases, with their marks."""
-    for name in families.REGISTRY:
+    for name in EXACT:
         for mode, (turn, variant) in itertools.product(takers(name), enumerate(variants(name))):
             marks = () if often(mode, name, turn) else pytest.mark.slow
             yield pytest.param((mode, name, *variant), marks=marks)
@@ -113,7 +113,7 @@ DEFINITIONS = {"sampled": sampled, "closed": closed, "stl": stl}
 
 @pytest.mark.parametrize(
     ("mode", "name"),
-    [pytest.param(m, n, marks=one_flow(m, n)) for m in DEFINITIONS for n in families.REGISTRY],
+    [pytest.param(m, n, marks=one_flow(m, n)) for m in DEFINITIONS for n in EXACT],
 )
 def test_pull_back_is_autodiff_of_the_definition(mode, name):
     """At fixed draws and uneven weights; `frozen` is q with its parameters held still."""

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from quietgrad import Auto, FitResult, FullRank, MeanField, Status, Target
+from quietgrad.diagnostics.comparison import Comparison
 from quietgrad.evaluation.host_draws import sobol_pairs
 from quietgrad.targets import AbstractNamedModel
 
@@ -131,7 +132,8 @@ def result(target, q, status=Status.CONVERGED):
         hint="as the test says",
         steps=1,
         history={},
-        clock={},
+        # Long enough for a verdict to be the same on a machine that does other work.
+        clock={"total": 600.0},
         evaluation="",
         programs=0,
         target=target,
@@ -163,3 +165,8 @@ def newton(target, family=FullRank):
         precision = -np.asarray(hessian(z))
         q = q.for_quadratic(np.asarray(q.loc) + np.linalg.solve(precision, gradient(z)), precision)
     return result(target, q)
+
+
+def comparison(shift, error):
+    """Means that are off by so much, with errors, and scales that are right."""
+    return Comparison(shift, error, np.zeros_like(shift), error)

@@ -92,12 +92,12 @@ def test_a_flow_that_is_narrow_under_weights_without_a_variance_is_not_trusted(k
     weights = evidence.weights._replace(khat=khat)
     evidence = evidence._replace(flow=True, weights=weights, moved=seen, weighted=seen)
     ending = Ending(Status.CONVERGED, "")
-    found, _ = judge(evidence, ending, str)
+    found, _ = judge(evidence, ending)
     assert found == verdict
-    asked = advise(found, evidence, ending, fitted.q, str)
+    asked = advise(found, evidence, ending, fitted.q)
     assert (verdict == TRUST) == (asked == [])
-    assert verdict == TRUST or "if 1 is the scale of other coordinates" in asked[0]
-    assert judge(evidence._replace(flow=False), ending, str)[0] == TRUST
+    assert verdict == TRUST or "if coordinate 1 is the scale of other coordinates" in asked[0]
+    assert judge(evidence._replace(flow=False), ending)[0] == TRUST
 
 
 def test_predictors_that_are_nearly_the_same_are_named():

@@ -20,6 +20,7 @@ CONTAINED = {
     "real-nvp": {"real-nvp"},
     "real-nvp-affine": {"mean-field", "real-nvp-affine"},
     "real-nvp-whitened": {"mean-field", "full-rank", "real-nvp-whitened"},
+    "semi-implicit": {"mean-field", "full-rank", "semi-implicit"},
 }
 
 

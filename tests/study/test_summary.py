@@ -60,6 +60,18 @@ def test_arrivals_are_held():
     assert time_to_target([fast], nats=10.0)[0].steps == 0
 
 
+def test_a_run_that_does_not_stay_has_not_arrived():
+    best = record([0] * 60, "auto", method="auto")
+    back = record([-9] * 10 + [0] * 20 + [-9] * 10 + [0] * 20)
+    gone = record([-9] * 10 + [0] * 40 + [-9] * 10, "stl")
+    noisy = record([-9] * 10 + [0, 0, -2, 0] * 10, "rqmc")
+    arrivals = {a.record.cell.label: a.steps for a in time_to_target([best, back, gone, noisy])}
+    assert arrivals["nocv"] == 400
+    assert arrivals["stl"] is None
+    # Single readings below the mark are noise.
+    assert arrivals["rqmc"] == 100
+
+
 def test_an_arrival_counted_fifty_nats_early_is_seen():
     climb = record(np.concatenate([np.arange(-200.0, 0.0), np.zeros(40)]))
     (arrived,) = time_to_target([climb])

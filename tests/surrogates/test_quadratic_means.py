@@ -10,7 +10,7 @@ import pytest
 from jax.flatten_util import ravel_pytree
 from literal import bent_target
 from oracles import assert_mean, assert_same, replicate
-from subjects import FLOWS, family, other_bases
+from subjects import EXACT, FLOWS, family, other_bases
 
 from quietgrad import families
 from quietgrad.estimators import Pathwise
@@ -111,7 +111,7 @@ def test_symmetric_fit_is_the_better_one(key):
     [
         *(
             pytest.param(name, False, marks=pytest.mark.slow if name in FLOWS[1:] else ())
-            for name in families.REGISTRY
+            for name in EXACT
         ),
         ("full-rank", True),
     ],
@@ -161,7 +161,7 @@ def test_coefficient_does_not_know_the_current_draws(surrogate, key):
     assert one.surrogate.averages.products.cross != other.surrogate.averages.products.cross
 
 
-@pytest.mark.parametrize("name", families.REGISTRY)
+@pytest.mark.parametrize("name", EXACT)
 def test_quadcv_takes_the_closed_form_where_there_is_one(name):
     q, target = family(name, 2), bent_target(2)
     both, closed = QuadCV(), Quadratic()

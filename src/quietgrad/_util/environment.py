@@ -48,7 +48,7 @@ def threads() -> int:
 
 def commit() -> dict[str, Any]:
     """The commit of the source checkout and whether it was changed; None for an installed package."""
-    root = Path(__file__).resolve().parents[2]
+    root = Path(__file__).resolve().parents[3]
     if not (root / ".git").exists():
         return {"commit": None, "dirty": None}
 

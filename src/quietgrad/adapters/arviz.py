@@ -52,10 +52,39 @@ def to_arviz(
         stats["log_q"] = np.asarray(log_q)
     if len(stats) == 2:
         stats["log_weight"] = stats["lp"] - stats["log_q"]
+    kind = f"{draws:,} draws of q" if corrected is None else corrected.kind
+    return _tree(target, facts, stats, kind, 1, coords, dims)
+
+
+def chains_to_arviz(
+    target: Target,
+    z: Float[Array, "chains draws dim"],
+    stats: Mapping[str, Any],
+    kind: str,
+    *,
+    coords: Mapping[str, Any] | None = None,
+    dims: Mapping[str, Sequence[str]] | None = None,
+) -> Any:
+    """The same of posterior draws of several chains, with `stats` of shape (chains, draws)."""
+    facts = jax.device_get(_facts(target, z.reshape(-1, z.shape[-1])))
+    flat = {name: np.reshape(value, -1) for name, value in stats.items()}
+    return _tree(target, facts, {"lp": facts["lp"], **flat}, kind, z.shape[0], coords, dims)
+
+
+def _tree(
+    target: Target,
+    facts: dict[str, Any],
+    stats: dict[str, Any],
+    kind: str,
+    chains: int,
+    coords: Mapping[str, Any] | None,
+    dims: Mapping[str, Sequence[str]] | None,
+) -> Any:
+    """All groups of a `DataTree`, from draws one chain after the other."""
     groups = {"posterior": named(facts["point"]), "sample_stats": stats}
     if facts["log_likelihood"]:
         groups["log_likelihood"] = facts["log_likelihood"]
-    groups = {name: _one_chain(group) for name, group in groups.items()}
+    groups = {name: _by_chain(group, chains) for name, group in groups.items()}
     observed = _observed(target)
     if observed:
         groups["observed_data"] = {name: np.asarray(value) for name, value in observed.items()}
@@ -65,7 +94,7 @@ def to_arviz(
     groups = {name: _without_slashes(group) for name, group in groups.items()}
     axes = {name: [*map(_without_slash, some)] for name, some in _without_slashes(axes).items()}
     tree = arviz_base.from_dict(groups, coords=_without_slashes(labels), dims=axes)
-    tree["posterior"].attrs["kind"] = f"{draws:,} draws of q" if corrected is None else corrected.kind
+    tree["posterior"].attrs["kind"] = kind
     return tree
 
 
@@ -133,8 +162,9 @@ def _without_slashes(named: Mapping[str, Any]) -> dict[str, Any]:
     return {_without_slash(name): value for name, value in named.items()}
 
 
-def _one_chain(group: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: np.asarray(value)[None] for name, value in group.items()}
+def _by_chain(group: Mapping[str, Any], chains: int) -> dict[str, Any]:
+    arrays = {name: np.asarray(value) for name, value in group.items()}
+    return {name: x.reshape(chains, -1, *x.shape[1:]) for name, x in arrays.items()}
 
 
 def _labels(target: Target, groups: Mapping[str, Mapping[str, Any]]) -> tuple[Any, dict[str, list[str]]]:

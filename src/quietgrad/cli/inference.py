@@ -31,6 +31,7 @@ def fit(
     batch_size: Whole | None = None,
     seed: Whole = 0,
     diagnose: bool | None = None,
+    refine: Flag = False,
     out: Path | None = None,
     force: Flag = False,
     checkpoint: Path | None = None,
@@ -79,6 +80,9 @@ def fit(
         Seed of the initial point, the draws and the minibatches.
     diagnose
         Find out whether to trust the fit, which takes about as long again; done with --out if left out.
+    refine
+        Let NUTS chains follow in the coordinates of the fit: draws and summary are then those of the
+        chains, and the exit code is 0 if these are enough.
     out
         Write draws, summary, history, plot, verdict, result and the code that repeats it to this folder;
         where the verdict is to use them, corrected draws and their summary too.
@@ -111,6 +115,7 @@ def fit(
         batch_size=batch_size,
         seed=seed,
         diagnose=diagnose,
+        refine=refine,
         out=out,
         force=force,
         checkpoint=checkpoint,

@@ -1,7 +1,5 @@
 """What to do about a fit that is not right: parametrisation, family, more steps, or NUTS."""
 
-from collections.abc import Callable
-
 from ..families import AbstractFamily, FitsQuadratic, HasMoments
 from ..status import Status
 from .diagnosis import Ending, Verdict
@@ -10,6 +8,7 @@ from .tolerance import off
 
 NAMED = 3
 CORRECTED = "result.posterior(key) gives draws with importance weights; use these, not result.sample"
+LONGER = "give the verdict more time: result.diagnose(seconds=...)"
 NUTS = "run NUTS, for which result.for_nuts() gives starting points and an inverse mass matrix"
 
 
@@ -18,12 +17,13 @@ def advise(
     evidence: Evidence,
     ending: Ending,
     q: AbstractFamily,
-    name: Callable[[int], str],
 ) -> list[str]:
     """Sentences, the first thing to try first; none for a fit that can be trusted."""
     if verdict is Verdict.TRUST:
         return []
     advice = [CORRECTED] if verdict is Verdict.CORRECTED else []
+    if evidence.unseen:
+        advice.append(LONGER)
     if any(tail.improper for _, tail in evidence.tails):
         return ["give every coordinate that the data do not determine a proper prior"]
     if evidence.tails:
@@ -32,7 +32,7 @@ def advise(
             "a family on a Student-t base, such as FullRank.init(dim, base=StudentT(2.0), key=key), "
             "follows such tails better than a Gaussian",
         ]
-    advice += _model(evidence, q, name)
+    advice += _model(evidence)
     if evidence.elsewhere is not None or evidence.modes is not None:
         advice.append(
             "the posterior has several modes: tell them apart by a prior or an ordering if they are the "
@@ -41,7 +41,7 @@ def advise(
     unfinished = ending.status is not Status.CONVERGED and not ending.status.failed
     if unfinished or evidence.gain.nats - 2 * evidence.gain.error > 1:
         advice.append("give the fit more steps or seconds: fit(target, result.q, ...) goes on from here")
-    wrong_scales = bool(off(evidence.best)[1].any())
+    wrong_scales = bool(off(evidence.best, evidence.settings)[1].any())
     if isinstance(q, HasMoments) and not q.correlated:
         advice.append(
             "try a family that can follow correlations: 'full-rank', or 'low-rank' in high dim"
@@ -56,9 +56,9 @@ def advise(
     return advice
 
 
-def _model(evidence: Evidence, q: AbstractFamily, name: Callable[[int], str]) -> list[str]:
+def _model(evidence: Evidence) -> list[str]:
     """Advice on the parametrisation, from the shape of the posterior."""
-    advice, shapes = [], evidence.shapes
+    advice, shapes, name = [], evidence.shapes, evidence.watched.coordinate
     if shapes.funnel is not None:
         driver, driven = shapes.funnel
         some = ", ".join(name(i) for i in driven[:NAMED])
@@ -69,8 +69,8 @@ def _model(evidence: Evidence, q: AbstractFamily, name: Callable[[int], str]) ->
         )
     elif evidence.neck is not None:
         advice.append(
-            f"if {name(evidence.neck)} is the scale of other coordinates, or its log, write these "
-            "non-centred, as location + scale * raw with raw ~ N(0, 1)"
+            f"if {evidence.watched.name(evidence.neck)} is the scale of other coordinates, or its log, "
+            "write these non-centred, as location + scale * raw with raw ~ N(0, 1)"
         )
     elif shapes.banana is not None:
         bent, driver = shapes.banana

@@ -5,7 +5,7 @@ nothing is compiled. Chains move in the posterior's own metric, in which a time 
 of a Gaussian.
 """
 
-import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -13,24 +13,38 @@ from jaxtyping import Float
 
 from ..evaluation.points import Points
 from .metric import Metric
+from .settings import DEFAULT, Diagnostics
 
-TIME = 0.5 * math.pi
-MOST_LEAPFROGS = 12
-# Acceptance that the step is adapted to lie between.
-WANTED = (0.75, 0.92)
+Keep = Callable[[Float[np.ndarray, "chains dim"]], Float[np.ndarray, "chains kept"]]
 
 
 class Chains(NamedTuple):
-    """All states after the start, log densities there, and the mean acceptance of late moves."""
+    """The start and all states after it, log densities there, and the mean acceptance of late moves.
 
-    start: Float[np.ndarray, "chains dim"]
-    z: Float[np.ndarray, "moves chains dim"]
+    Of states with very many coordinates, `start` and `z` hold the numbers that are watched, and `whole`
+    the averages of all coordinates over the last round.
+    """
+
+    start: Float[np.ndarray, "chains kept"]
+    z: Float[np.ndarray, "moves chains kept"]
     values: Float[np.ndarray, "moves chains"]
     acceptance: float
+    whole: Float[np.ndarray, "chains dim"] | None = None
 
     def some(self, chosen: slice) -> "Chains":
         """Some of the chains."""
-        return Chains(self.start[chosen], self.z[:, chosen], self.values[:, chosen], self.acceptance)
+        whole = None if self.whole is None else self.whole[chosen]
+        return Chains(
+            self.start[chosen], self.z[:, chosen], self.values[:, chosen], self.acceptance, whole
+        )
+
+    def columns(self, count: int) -> "Chains":
+        """The first numbers of every state."""
+        return self._replace(start=self.start[:, :count], z=self.z[..., :count])
+
+    def averages(self) -> Float[np.ndarray, "chains dim"]:
+        """The late average of every coordinate."""
+        return np.mean(self.late(), axis=0) if self.whole is None else self.whole
 
     def late(self) -> Float[np.ndarray, "moves chains dim"]:
         """The last two thirds of the moves."""
@@ -42,7 +56,10 @@ class Chains(NamedTuple):
 
 
 class Sampler:
-    """Chains that can be run on; the step size is adapted until it is first asked for more."""
+    """Chains that can be run on; the step size is adapted until it is first asked for more.
+
+    With `keep`, only what it makes of a state is stored, beside averages of all coordinates.
+    """
 
     def __init__(
         self,
@@ -50,7 +67,11 @@ class Sampler:
         metric: Metric,
         start: Float[np.ndarray, "chains dim"],
         rng: np.random.Generator,
+        settings: Diagnostics = DEFAULT,
+        keep: Keep | None = None,
     ):
+        self._settings, self._keep = settings, keep
+        self._sum, self._count = np.zeros(start.shape if keep else 0), 0
         self._points, self._metric, self._rng, self._start = points, metric, rng, start
         self._z = start
         self._value, self._slope = points(start)
@@ -62,14 +83,19 @@ class Sampler:
 
     def run(self, gradients: int) -> Chains:
         """Go on for about as many gradients; everything so far."""
-        spent = 0
+        spent, settings = 0, self._settings
+        self._sum, self._count = np.zeros_like(self._sum), 0
         while spent < gradients:
-            leapfrogs = max(1, min(MOST_LEAPFROGS, round(TIME / self._step)))
+            wanted = round(settings.trajectory / self._step)
+            leapfrogs = max(1, min(settings.most_leapfrogs, wanted))
             self._move(leapfrogs)
             spent += leapfrogs * len(self._start)
         self._adapting = False
         late = self._accepted[len(self._accepted) // 3 :]
-        return Chains(self._start, np.stack(self._states), np.stack(self._values), float(np.mean(late)))
+        start = self._start if self._keep is None else self._keep(self._start)
+        whole = None if self._keep is None else self._sum / self._count
+        moves = np.stack(self._states), np.stack(self._values)
+        return Chains(start, *moves, float(np.mean(late)), whole)
 
     def _move(self, leapfrogs: int) -> None:
         """One move of all chains: leapfrog steps, then accept or stay."""
@@ -94,8 +120,18 @@ class Sampler:
         self._value = np.where(accepted, value, self._value)
         mean = float(np.mean(chance))
         if self._adapting:
-            low, high = WANTED
-            self._step *= 0.5 if mean < 0.4 else 0.8 if mean < low else 1.2 if mean > high else 1.0
-        self._states.append(self._z)
+            self._step *= self._change(mean)
+        if self._keep is not None:
+            self._sum, self._count = self._sum + self._z, self._count + 1
+        self._states.append(self._z if self._keep is None else self._keep(self._z))
         self._values.append(self._value)
         self._accepted.append(mean)
+
+    def _change(self, acceptance: float) -> float:
+        """By how much the step changes after a move."""
+        settings = self._settings
+        if acceptance < settings.poor_acceptance:
+            return 0.5
+        if acceptance < settings.least_acceptance:
+            return 0.8
+        return 1.2 if acceptance > settings.most_acceptance else 1.0

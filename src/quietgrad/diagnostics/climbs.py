@@ -10,25 +10,26 @@ from jaxtyping import Float
 
 from ..evaluation.points import Points
 from .metric import Metric
-
-MEMORY = 8
-DECREASE = 1e-4
-SHORTER = 0.3
-# How far out starts lie, in the posterior's scales, and the box of those around zero.
-NEAREST, FURTHEST, BOX = 2.0, 60.0, 2.0
+from .settings import DEFAULT, Diagnostics
 
 
-def far_starts(metric: Metric, rng: np.random.Generator, count: int) -> Float[np.ndarray, "count dim"]:
+def far_starts(
+    metric: Metric, rng: np.random.Generator, count: int, settings: Diagnostics = DEFAULT
+) -> Float[np.ndarray, "count dim"]:
     """Two thirds ever further from q in random directions, the mirror image of q, and some near zero."""
     dim, far = metric.center.size, 2 * count // 3
-    scales = np.geomspace(NEAREST, FURTHEST, far)[:, None]
+    scales = np.geomspace(settings.nearest, settings.furthest, far)[:, None]
     out = metric.center + metric.push(scales * rng.standard_normal((far, dim)))
-    near = rng.uniform(-BOX, BOX, (count - far - 1, dim))
+    near = rng.uniform(-settings.box, settings.box, (count - far - 1, dim))
     return np.concatenate([out, -metric.center[None, :], near])
 
 
 def climb(
-    points: Points, metric: Metric, z: Float[np.ndarray, "climbs dim"], trials: int
+    points: Points,
+    metric: Metric,
+    z: Float[np.ndarray, "climbs dim"],
+    trials: int,
+    settings: Diagnostics = DEFAULT,
 ) -> tuple[Float[np.ndarray, "climbs dim"], Float[np.ndarray, " climbs"]]:
     """Where the climbs are after so many trial steps, and the log density there."""
     z = _pulled_in(points, metric, z)
@@ -41,15 +42,15 @@ def climb(
     x = metric.whiten(z)
     count, dim = x.shape
     value, grad = function(x)
-    moves, turns = np.zeros((2, MEMORY, count, dim))
-    inverse = np.zeros((MEMORY, count))
+    moves, turns = np.zeros((2, settings.memory, count, dim))
+    inverse = np.zeros((settings.memory, count))
     direction = -grad / np.maximum(1.0, np.linalg.norm(grad, axis=1, keepdims=True))
     step = np.ones(count)
     with np.errstate(all="ignore"):
         for _ in range(trials):
             trial = x + step[:, None] * direction
             height, slope = function(trial)
-            ok = height <= value + DECREASE * step * np.sum(direction * grad, axis=1)
+            ok = height <= value + settings.decrease * step * np.sum(direction * grad, axis=1)
             moved, turned = (trial - x)[ok], (slope - grad)[ok]
             bend = np.sum(moved * turned, axis=1)
             for memory, new in ((moves, moved), (turns, turned)):
@@ -58,7 +59,7 @@ def climb(
             inverse[-1, ok] = np.where(bend > 1e-12, 1 / bend, 0.0)
             x, value = np.where(ok[:, None], trial, x), np.where(ok, height, value)
             grad = np.where(ok[:, None], slope, grad)
-            step = np.where(ok, 1.0, SHORTER * step)
+            step = np.where(ok, 1.0, settings.shorter * step)
             fresh = -_inverse_times(moves, turns, inverse, grad)
             uphill = np.sum(fresh * grad, axis=1) >= 0
             fresh = np.where(uphill[:, None], -grad, fresh)

@@ -12,9 +12,7 @@ from jaxtyping import Float
 
 from .chains import Chains
 from .psis import Weights
-
-# Chains whose late states follow their start more closely than this tell nothing of their limit.
-STUCK = 0.9
+from .settings import DEFAULT, Diagnostics
 
 Vector = Float[np.ndarray, " dim"]
 
@@ -82,13 +80,15 @@ def by_weights(z: Float[np.ndarray, "draws dim"], weights: Weights) -> Compariso
     ).known()
 
 
-def by_chains(z: Float[np.ndarray, "draws dim"], chains: Chains) -> Comparison:
+def by_chains(
+    z: Float[np.ndarray, "draws dim"], chains: Chains, settings: Diagnostics = DEFAULT
+) -> Comparison:
     """Late states of the chains against the moments of q's draws."""
     late, own, own_variance = chains.late(), np.mean(z, axis=0), np.var(z, axis=0)
-    mean, mean_error = _at_rest(chains.start, np.mean(late, axis=0))
+    mean, mean_error = _at_rest(chains.start, np.mean(late, axis=0), settings.stuck)
     center = np.where(np.isfinite(mean), mean, own)
     squares = np.mean((late - center) ** 2, axis=0)
-    variance, variance_error = _at_rest((chains.start - center) ** 2, squares)
+    variance, variance_error = _at_rest((chains.start - center) ** 2, squares, settings.stuck)
     # An extrapolated variance can come out negative; the states' own is then the better guess.
     poor = ~(variance > 0)
     variance = np.where(poor, np.mean(squares, axis=0), variance)
@@ -100,17 +100,20 @@ def by_chains(z: Float[np.ndarray, "draws dim"], chains: Chains) -> Comparison:
 
 
 def _at_rest(
-    start: Float[np.ndarray, "chains dim"], late: Float[np.ndarray, "chains dim"]
+    start: Float[np.ndarray, "chains dim"], late: Float[np.ndarray, "chains dim"], most: float
 ) -> tuple[Vector, Vector]:
-    """Limit of the mean of `late` and its error, by regression on the start, for each coordinate."""
+    """Limit of the mean of `late` and its error, by regression on the start, for each coordinate.
+
+    Unknown where the slope of the regression is above `most`.
+    """
     first, last = np.mean(start, axis=0), np.mean(late, axis=0)
     centred = start - first
     square = np.maximum(np.sum(centred**2, axis=0), np.finfo(float).tiny)
     follows = np.sum(centred * (late - last), axis=0) / square
     residual = late - last - follows * centred
     noise = np.sum(residual**2, axis=0) / (len(late) - 2)
-    stuck = follows > STUCK
-    follows = np.clip(follows, -0.5, STUCK)
+    stuck = follows > most
+    follows = np.clip(follows, -0.5, most)
     limit = (last - follows * first) / (1 - follows)
     # Of the mean of `late`, and of r: d limit / dr = (last - first) / (1 - r)^2.
     error = np.sqrt(noise / len(late) + noise / square * ((last - first) / (1 - follows)) ** 2)

@@ -1,14 +1,19 @@
 """The diagnosis of a fit: evidence, verdict, advice."""
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 
+from .._numerics.blas import one_blas_thread
+from .._util.progress import progress_line
 from ..families import AbstractFamily
 from ..targets import Target
 from .advice import advise
+from .budget import Budget
 from .diagnosis import Diagnosis, Ending, Restart
 from .evidence import gather
+from .settings import DEFAULT, Diagnostics
 from .verdict import judge
 
 
@@ -20,30 +25,38 @@ def diagnose(
     *,
     draws: int = 2000,
     restarts: Sequence[Restart] = (),
+    seconds: float = math.inf,
+    settings: Diagnostics = DEFAULT,
+    progress: bool | None = False,
 ) -> Diagnosis:
-    """Some thousand gradients of the target; nothing is compiled that an automatic fit has not compiled,
-    apart from the family's own transport and the map to the scale of a model's variables."""
+    """Some thousand gradients of the target, as far as `seconds` allow; nothing is compiled that an
+    automatic fit has not compiled, apart from a flow's own transport and the map to the scale of a
+    model's variables."""
     # Densities that explode far out make overflows on the way; what is not finite is dealt with.
-    with np.errstate(all="ignore"):
-        evidence = gather(target, q, rng, draws)
-    name = evidence.watched.name
-    verdict, found = judge(evidence, ending, name, restarts)
-    best = evidence.best.some(slice(0, q.dim))
+    with progress_line(show=progress) as show, one_blas_thread(), np.errstate(all="ignore"):
+        budget = Budget(seconds, show=show)
+        evidence = gather(target, q, rng, draws, settings, budget)
+    verdict, found = judge(evidence, ending, restarts)
+    best, watched = evidence.best, evidence.watched
     ratio = np.exp(best.log_ratio)
     return Diagnosis(
         verdict=verdict,
         reasons=(*found.fatal, *found.wrong, *found.fine),
-        advice=tuple(advise(verdict, evidence, ending, q, name)),
+        advice=tuple(advise(verdict, evidence, ending, q)),
         khat=evidence.weights.khat,
         khat_limit=evidence.weights.limit,
         effective=evidence.weights.effective,
         draws=evidence.draws.log_q.size,
         bad_share=evidence.draws.bad_share,
-        shift=best.shift,
-        shift_error=best.shift_error,
-        std_ratio=ratio,
-        std_ratio_error=ratio * best.log_ratio_error,
+        shift=watched.spread_out(best.shift, 0.0),
+        shift_error=watched.spread_out(best.shift_error, math.inf),
+        std_ratio=watched.spread_out(ratio, 1.0),
+        std_ratio_error=watched.spread_out(ratio * best.log_ratio_error, math.inf),
         gain=evidence.gain.nats,
         gain_error=evidence.gain.error,
         gradients=evidence.gradients,
+        seconds=budget.spent,
+        limit=seconds,
+        unseen=evidence.unseen,
+        further=evidence.further,
     )

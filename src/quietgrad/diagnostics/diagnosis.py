@@ -2,6 +2,7 @@
 
 import dataclasses
 import enum
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -45,6 +46,8 @@ class Diagnosis:
     `shift` is the posterior mean minus q's in posterior sds and `std_ratio` q's sd over the posterior's,
     as estimated, with standard errors; infinite where nothing could be found out. `effective` is how
     many posterior draws the weighted ones are worth. `gain` is what a Newton step promises, in nats.
+    It took `seconds` out of at most `limit`. `unseen` is what there was no time to look at, and without
+    which nothing is trusted; `further` is what more time would be spent on.
     """
 
     verdict: Verdict
@@ -62,14 +65,31 @@ class Diagnosis:
     gain: float
     gain_error: float
     gradients: int
+    seconds: float = 0.0
+    limit: float = math.inf
+    unseen: tuple[str, ...] = ()
+    further: tuple[str, ...] = ()
+
+    @property
+    def time(self) -> str:
+        """What the limit of time left out, in a sentence; empty if it was long enough."""
+        more = (*self.unseen, *self.further)
+        if not more:
+            return ""
+        return (
+            f"{self.seconds:.1f} s out of at most {self.limit:.1f}; with more, diagnose(seconds=...) "
+            f"looks at {'; '.join(more)}"
+        )
 
     def __str__(self) -> str:
         lines = [f"{self.verdict}", *(f"  - {reason}" for reason in self.reasons)]
         if self.advice:
             lines += ["what to do:", *(f"  - {step}" for step in self.advice)]
+        lines += [self.time] if self.time else []
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
         advice = [element("div", "what to do:"), bullets(self.advice)] if self.advice else []
         verdict = badge(str(self.verdict), COLOURS[self.verdict])
+        advice += [element("div", self.time)] if self.time else []
         return element("div", verdict, bullets(self.reasons), *advice, style="margin:.6em 0")

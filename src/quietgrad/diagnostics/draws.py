@@ -12,10 +12,8 @@ from .._util.device import on_device
 from ..evaluation.host_draws import sobol_pairs
 from ..evaluation.points import Points
 from ..families import AbstractFamily, OnHost
-
-# Pairs that are quasi-random together; groups of them are independent of each other.
-PAIRS = 64
-LEAST_GROUPS = 4
+from .budget import Budget
+from .settings import DEFAULT, Diagnostics
 
 
 class Draws(NamedTuple):
@@ -47,27 +45,55 @@ class Draws(NamedTuple):
         return np.where(self.finite, self.values - self.log_q, -math.inf)
 
 
-def draw(q: AbstractFamily, points: Points, rng: np.random.Generator, draws: int) -> Draws:
-    """At least `draws` of them; one gradient of the target each."""
-    groups = max(LEAST_GROUPS, -(-draws // (2 * PAIRS)))
-    e = [sobol_pairs(q.base, PAIRS, q.base_dim, rng) for _ in range(groups)]
+def draw(
+    q: AbstractFamily,
+    points: Points,
+    rng: np.random.Generator,
+    draws: int,
+    settings: Diagnostics = DEFAULT,
+    budget: Budget | None = None,
+) -> Draws:
+    """At least `draws` of them, or as many as memory and the budget allow; one gradient of the target
+    each."""
+    budget = Budget() if budget is None else budget
+    pairs, least = settings.pairs, settings.least_groups
+    if 2 * pairs * least * q.dim > settings.most_numbers:
+        pairs = settings.few_pairs
+    groups = max(least, -(-draws // (2 * pairs)))
+    groups = max(least, min(groups, settings.most_numbers // (2 * pairs * q.dim)))
+    parts = []
+    for number in range(groups):
+        if number >= least and budget.spent > settings.draws_share * budget.seconds:
+            break
+        # The first group may compile; the last one shows the pace.
+        with budget.paced(2 * pairs):
+            e = sobol_pairs(q.base, pairs, q.base_dim, rng)
+            z, log_q = carry(q, e)
+            parts.append((e, z, log_q, *points(z)))
+    e, z, log_q, values, slope = map(np.concatenate, zip(*parts, strict=True))
+    return Draws(e, z, log_q, values, slope, len(parts))
+
+
+def carry(
+    q: AbstractFamily, e: Float[np.ndarray, "draws base"]
+) -> tuple[Float[np.ndarray, "draws dim"], Float[np.ndarray, " draws"]]:
+    """Points of q for base draws, as the target takes them, and log q there.
+
+    A family with a form on the host is asked there, so that no program is compiled.
+    """
     if isinstance(q, OnHost):
-        # Without a program of its own.
-        parts = [q.host_transport_and_log_prob(block) for block in e]
-    else:
-        parts = [jax.device_get(_carry(q, on_device(block, q.dtype))) for block in e]
-    z = np.concatenate([part[0] for part in parts]).astype(float)
-    log_q = np.concatenate([part[1] for part in parts]).astype(float)
-    values, slope = points(z)
-    return Draws(np.concatenate(e), z, log_q, values, slope, groups)
+        z, log_q = q.host_transport_and_log_prob(e)
+        return z.astype(q.dtype).astype(float), log_q
+    z, log_q = jax.device_get(_carry(q, on_device(e, q.dtype)))
+    return z.astype(float), log_q.astype(float)
 
 
 def moments(
-    q: AbstractFamily, rng: np.random.Generator
+    q: AbstractFamily, rng: np.random.Generator, settings: Diagnostics = DEFAULT
 ) -> tuple[Float[np.ndarray, " dim"], Float[np.ndarray, " dim"]]:
     """Means and sds of q, from as many draws as a diagnosis takes at least; the target is not asked."""
-    e = [sobol_pairs(q.base, PAIRS, q.base_dim, rng) for _ in range(LEAST_GROUPS)]
-    z = np.concatenate([np.asarray(_carry(q, on_device(block, q.dtype))[0], float) for block in e])
+    e = [sobol_pairs(q.base, settings.pairs, q.base_dim, rng) for _ in range(settings.least_groups)]
+    z = np.concatenate([carry(q, block)[0] for block in e])
     return np.mean(z, axis=0), np.std(z, axis=0)
 
 

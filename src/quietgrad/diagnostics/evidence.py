@@ -1,7 +1,7 @@
 """What is found out about a fit: importance weights, short chains, climbs from afar, and far tails.
 
 Everything goes through the compiled program that values and gradients come from. The parts share one
-budget of gradients, smaller where rows or coordinates are many.
+budget of seconds and gradients. Where it is short they become smaller; what is left out is listed.
 """
 
 import math
@@ -14,6 +14,7 @@ from ..evaluation.difference import UNKNOWN, Difference
 from ..evaluation.points import Points
 from ..families import AbstractFamily, HasMoments
 from ..targets import Target
+from .budget import Budget
 from .chains import Chains, Sampler
 from .climbs import climb, far_starts
 from .comparison import Comparison, by_chains, by_weights, unknown
@@ -23,29 +24,20 @@ from .metric import Metric, metric_of
 from .modes import Elsewhere, elsewhere, two_modes
 from .propriety import LogDensityProbe, Ray, Tail, flattest, slow_tails
 from .psis import Weights, smooth
+from .settings import DEFAULT, Diagnostics
 from .shapes import Shapes, shapes_of
 from .tolerance import combine, off, plain
 from .watched import Watched
 
-# Chains from q's draws, chains from far climbs, trial steps of the climbs.
-CHAINS, SCOUTS, TRIALS = 96, 32, 40
-# Leapfrog steps of each round of chains; the next one runs if the last left a question open.
-LEAPFROGS = (24, 24, 48, 96, 192)
-# Numbers (rows times coordinates, times gradients) that a diagnosis may touch, and its least gradients.
-WORK, LEAST_GRADIENTS = 2**32, 3000
-# Errors below which chains have settled well enough to tell another mode from a ridge.
-SETTLED = 0.25
-# Coordinates and directions along which tails are looked at, the widest first, and numbers for them.
-AXES, WIDEST, NUMBERS = 48, 4, 2**22
-# A flow whose sd is below this share of the posterior's, with weights of a k-hat above this, has left
-# something out that its draws and chains from them do not get to.
-FOLLOWED, NO_VARIANCE = math.log(0.88), 0.5
+# A climb remembers so many vectors for each number of a state, and a chain has so many states at hand.
+CLIMB_ARRAYS, CHAIN_ARRAYS = 24, 8
 
 
 class Evidence(NamedTuple):
     """The findings; `best` joins the two comparisons, number by number of those that are watched.
 
-    `flow` says that q bends, and so follows whatever its draws have seen.
+    `flow` says that q bends, and so follows whatever its draws have seen. `unseen` is what there was no
+    time for and without which nothing can be trusted, `further` what more time would be spent on.
     Where most draws are not finite there is nothing beyond them.
     """
 
@@ -61,11 +53,14 @@ class Evidence(NamedTuple):
     modes: tuple[np.ndarray, np.ndarray] | None = None
     shapes: Shapes = Shapes()
     flow: bool = False
+    settings: Diagnostics = DEFAULT
+    unseen: tuple[str, ...] = ()
+    further: tuple[str, ...] = ()
 
     @property
     def best(self) -> Comparison:
         """What is known of q's errors."""
-        return combine(self.moved, self.weighted)
+        return combine(self.moved, self.weighted, self.settings)
 
     @property
     def neck(self) -> int | None:
@@ -74,47 +69,97 @@ class Evidence(NamedTuple):
         In a neck, where the scale of other coordinates shrinks, chains of one step size do not get far,
         and what they say of its sd is a lower bound.
         """
-        ratio = self.best.log_ratio[: self.watched.dim]
-        narrow = self.flow and self.weights.khat > NO_VARIANCE and np.min(ratio) < FOLLOWED
+        settings, ratio = self.settings, self.best.log_ratio[: self.watched.dim]
+        heavy = self.weights.khat > settings.no_variance
+        narrow = self.flow and heavy and np.min(ratio) < settings.followed
         return int(np.argmin(ratio)) if narrow else None
 
 
-def gather(target: Target, q: AbstractFamily, rng: np.random.Generator, draws: int) -> Evidence:
-    """All evidence that the budget allows."""
+def gather(
+    target: Target,
+    q: AbstractFamily,
+    rng: np.random.Generator,
+    draws: int,
+    settings: Diagnostics = DEFAULT,
+    budget: Budget | None = None,
+) -> Evidence:
+    """All evidence that the budget allows; without one, as much as gradients allow."""
     points = Points(target, q.dtype)
-    budget = max(LEAST_GRADIENTS, WORK // max(1, target.rows * q.dim))
-    drawn = draw(q, points, rng, min(draws, budget // 3))
+    budget = Budget() if budget is None else budget
+    work = settings.work // max(1, target.rows * q.dim)
+    budget.gradients = max(settings.least_gradients, work)
+    budget.stage("draws of q")
+    drawn = draw(q, points, rng, min(draws, budget.gradients // 3), settings, budget)
     weights = smooth(drawn.log_weights)
-    watched = Watched(target, q.dtype, drawn.z)
+    watched = Watched(target, q.dtype, drawn, rng, settings)
     numbers = watched(drawn.z)
     weighted = by_weights(numbers, weights)
-    if drawn.bad_share > 0.5:
-        nothing = unknown(numbers.shape[1]), UNKNOWN
-        return Evidence(drawn, weights, watched, weighted, *nothing, points.gradients)
-    metric = metric_of(drawn)
-    main, scouts, moved = _run_chains(points, drawn, metric, watched, weighted, rng, budget)
-    settled = np.maximum(moved.shift_error, moved.log_ratio_error) < SETTLED
-    std = np.where(settled, np.std(numbers, axis=0) * np.exp(-moved.log_ratio), math.inf)[: q.dim]
-    axes = axes_of(metric, drawn.slope[drawn.finite])
+    found = Evidence(
+        drawn, weights, watched, weighted, unknown(numbers.shape[1]), UNKNOWN, 0, settings=settings
+    )
+    if drawn.bad_share > settings.hopeless:
+        return found._replace(gradients=points.gradients)
+    metric = metric_of(drawn, settings)
+    found = found._replace(gain=gain_at(q, drawn, metric), flow=not isinstance(q, HasMoments))
+    run = _run_chains(points, drawn, metric, watched, weighted, rng, settings, budget)
+    if run is not None:
+        found = _from_chains(found, points, metric, *run)
+    budget.stage("far tails")
+    axes = axes_of(metric, drawn.slope[drawn.finite], settings)
+    # Three values on either side of an axis, and room for a second look along a few.
+    each = 2 * 3 + 8
+    count = int(len(axes) * budget.share(each * len(axes)))
+    if count < len(axes):
+        (budget.further if count else budget.unseen).append("the far tails of more coordinates")
     probe = LogDensityProbe(target, q.dtype, lambda z: points(z)[0], points)
-    return Evidence(
-        drawn,
-        weights,
-        watched,
-        weighted,
-        moved,
-        gain_at(q, drawn, metric),
-        points.gradients,
-        tails=tuple(slow_tails(probe, metric.center, metric.std, axes)),
-        elsewhere=elsewhere(points, main, scouts, metric, std),
-        modes=two_modes(points, metric, scouts.start),
-        shapes=shapes_of(main.late().reshape(-1, q.dim), metric),
-        flow=not isinstance(q, HasMoments),
+    tails = slow_tails(probe, metric.center, metric.std, axes[:count]) if count else []
+    return found._replace(
+        tails=tuple(tails),
+        gradients=points.gradients,
+        unseen=tuple(budget.unseen),
+        further=tuple(budget.further),
     )
 
 
+def _from_chains(
+    found: Evidence,
+    points: Points,
+    metric: Metric,
+    main: Chains,
+    scouts: Chains,
+    ends: Float[np.ndarray, "climbs dim"],
+    moved: Comparison,
+) -> Evidence:
+    """What chains say of other modes and of the posterior's shape."""
+    settings, watched = found.settings, found.watched
+    chosen, dim = watched.coordinates, watched.dim
+    settled = np.maximum(moved.shift_error, moved.log_ratio_error)[:dim] < settings.settled
+    own = np.std(found.draws.z[:, chosen], axis=0) * np.exp(-moved.log_ratio[:dim])
+    std = np.where(settled, own, math.inf)
+    some = metric.some(chosen) if watched.selected else metric
+    main, scouts = main.columns(dim), scouts.columns(dim)
+    return found._replace(
+        moved=moved,
+        elsewhere=elsewhere(points, main, scouts, some, std, settings),
+        modes=two_modes(points, metric, ends, settings),
+        shapes=_shapes(watched, main, metric, settings),
+    )
+
+
+def _shapes(watched: Watched, main: Chains, metric: Metric, settings: Diagnostics) -> Shapes:
+    """Shapes among all coordinates, or among those most strongly coupled."""
+    states = main.late().reshape(-1, watched.dim)
+    if watched.whole <= settings.shape_coordinates:
+        return shapes_of(states, metric, settings)
+    first = watched.coupled[: settings.shape_coordinates]
+    places = first if not watched.selected else np.arange(min(first.size, watched.dim))
+    return shapes_of(states[:, places], metric.some(first[: places.size]), settings).at(first)
+
+
 def axes_of(
-    metric: Metric, gradients: Float[np.ndarray, "draws dim"] | None = None
+    metric: Metric,
+    gradients: Float[np.ndarray, "draws dim"] | None = None,
+    settings: Diagnostics = DEFAULT,
 ) -> Float[np.ndarray, "axes dim"]:
     """Axes of one posterior sd along which the tails are looked at.
 
@@ -123,12 +168,12 @@ def axes_of(
     averages has it only roughly.
     """
     std, dim = metric.std, metric.center.size
-    widest = np.argsort(-std)[: max(1, min(AXES, NUMBERS // dim))]
+    widest = np.argsort(-std)[: max(1, min(settings.axes, settings.axis_numbers // dim))]
     axes = [np.zeros((widest.size, dim))]
     axes[0][np.arange(widest.size), widest] = std[widest]
     if metric.dense and dim > 1:
         values, vectors = np.linalg.eigh(metric.covariance / np.outer(std, std))
-        axes.append(vectors[:, np.argsort(-values)[:WIDEST]].T * std)
+        axes.append(vectors[:, np.argsort(-values)[: settings.widest]].T * std)
     if gradients is not None and len(gradients) >= dim > 1:
         axes.append(flattest(gradients, std))
     return np.concatenate(axes)
@@ -141,22 +186,69 @@ def _run_chains(
     watched: Watched,
     weighted: Comparison,
     rng: np.random.Generator,
-    budget: int,
-) -> tuple[Chains, Chains, Comparison]:
-    """Chains from draws of q and from far climbs, until the former leave no question open."""
-    ends, heights = climb(points, metric, far_starts(metric, rng, SCOUTS), TRIALS)
+    settings: Diagnostics,
+    budget: Budget,
+) -> tuple[Chains, Chains, Float[np.ndarray, "climbs dim"], Comparison] | None:
+    """Chains from draws of q and from far climbs, until the former leave no question open.
+
+    None if there is no time for the least of them.
+    """
+    count, far = _sizes(drawn, settings, budget)
+    if not count:
+        budget.unseen.append("short chains from q's draws and climbs to other modes")
+        return None
+    budget.stage("climbs to other modes")
+    with budget.paced(far * settings.trials):
+        ends, heights = climb(
+            points, metric, far_starts(metric, rng, far, settings), settings.trials, settings
+        )
     ends[~np.isfinite(heights)] = metric.center
-    rows = rng.permutation(np.flatnonzero(drawn.finite))[:CHAINS]
+    rows = rng.permutation(np.flatnonzero(drawn.finite))[:count]
     count, numbers = len(rows), watched(drawn.z)
-    sampler = Sampler(points, metric, np.concatenate([drawn.z[rows], ends]), rng)
-    chains = sampler.run(LEAPFROGS[0] * (count + SCOUTS))
-    moved = by_chains(numbers, watched.along(chains.some(slice(0, count))))
-    for number, leapfrogs in enumerate(LEAPFROGS[1:]):
-        found = combine(moved, weighted)
+    sampler = Sampler(
+        points,
+        metric,
+        np.concatenate([drawn.z[rows], ends]),
+        rng,
+        settings,
+        watched if watched.selected else None,
+    )
+    rounds = settings.leapfrogs
+
+    def run(number: int) -> tuple[Chains, Comparison]:
+        budget.stage(f"chains, round {number + 1} of at most {len(rounds)}")
+        with budget.paced(rounds[number] * (count + far)):
+            chains = sampler.run(rounds[number] * (count + far))
+            return chains, by_chains(numbers, watched.along(chains.some(slice(0, count))), settings)
+
+    chains, moved = run(0)
+    for number in range(len(rounds) - 1):
+        found = combine(moved, weighted, settings)
         # A fit that is far off gets a second round all the same: states show their shape by then.
-        young = number == 0 and any(map(np.any, off(found)))
-        if (plain(found) and not young) or points.gradients > budget:
+        young = number == 0 and any(map(np.any, off(found, settings)))
+        decided = plain(found, settings)
+        if (decided and not young) or points.gradients > budget.gradients:
             break
-        chains = sampler.run(leapfrogs * (count + SCOUTS))
-        moved = by_chains(numbers, watched.along(chains.some(slice(0, count))))
-    return chains.some(slice(0, count)), chains.some(slice(count, None)), moved
+        ahead = rounds[number + 1] * (count + far)
+        if budget.share(ahead, of=1 - settings.tails_share) < 1:
+            if not decided:
+                budget.further.append("longer chains, with smaller errors")
+            break
+        chains, moved = run(number + 1)
+    return chains.some(slice(0, count)), chains.some(slice(count, None)), ends, moved
+
+
+def _sizes(drawn: Draws, settings: Diagnostics, budget: Budget) -> tuple[int, int]:
+    """Chains from q's draws and from far climbs for which there are memory and time; zero if neither."""
+    dim = drawn.z.shape[1]
+    rounds, trials = settings.leapfrogs[0], settings.trials
+    room = settings.most_numbers // dim
+    count = min(settings.chains, max(settings.least_chains, room // CHAIN_ARRAYS))
+    far = min(settings.scouts, max(settings.least_scouts, room // CLIMB_ARRAYS))
+    needed = rounds * (count + far) + trials * far
+    share = budget.share(needed, of=1 - settings.tails_share)
+    if share >= 1:
+        return count, far
+    count = max(settings.least_chains, int(share * count))
+    far = max(settings.least_scouts, int(share * far))
+    return (count, far) if budget.affords(rounds * (count + far) + trials * far) else (0, 0)

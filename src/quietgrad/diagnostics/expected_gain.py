@@ -20,6 +20,9 @@ from .metric import Metric
 
 GROUPS, PAIRS = 8, 64
 TOO_STEEP = 1e100
+# Coordinates up to which the scales of a full covariance are looked at pair by pair: 16 groups of them
+# take 256 MB.
+MOST_PAIRS_OF = 2000
 # Of a question that these leave open: so many more groups, which is still far less than going on costs.
 MORE_GROUPS = (32, 128)
 
@@ -86,13 +89,13 @@ def paired_square(groups: Float[np.ndarray, "groups n"]) -> Difference:
     if not np.max(np.abs(groups), initial=0.0) < TOO_STEEP:
         return UNKNOWN
 
-    def estimate(some: Float[np.ndarray, "some n"]) -> float:
-        total, number = np.sum(some, axis=0), len(some)
-        return 0.5 * float(total @ total - np.sum(some**2)) / (number * (number - 1))
-
-    left = [estimate(np.delete(groups, i, axis=0)) for i in range(count)]
+    total, squares = np.sum(groups, axis=0), np.einsum("ij,ij->i", groups, groups)
+    # sum_{i != j} x_i'x_j = |T|^2 - S with T = sum x_i and S = sum |x_i|^2; without x_i it is smaller
+    # by twice x_i'(T - x_i).
+    pairs = float(total @ total - np.sum(squares))
+    left = 0.5 * (pairs - 2 * (groups @ total - squares)) / ((count - 1) * (count - 2))
     error = math.sqrt((count - 1) * float(np.var(left)))
-    return Difference(estimate(groups), error)
+    return Difference(0.5 * pairs / (count * (count - 1)), error)
 
 
 def gain_at(q: AbstractFamily, draws: Draws, metric: Metric) -> Difference:
@@ -107,7 +110,7 @@ def gain_at(q: AbstractFamily, draws: Draws, metric: Metric) -> Difference:
         if not np.all(np.isfinite(slope)):
             return UNKNOWN
         location = metric.pull(np.mean(slope, axis=0)[None, :])[0]
-        if isinstance(q, FitsQuadratic):
+        if isinstance(q, FitsQuadratic) and not (q.any_covariance and q.dim > MOST_PAIRS_OF):
             scales = q.scale_gradient(draws.e[rows], slope)
         else:
             scales = (1 + np.mean(slope * (draws.z[rows] - center), axis=0)) / math.sqrt(2)

@@ -9,13 +9,14 @@ from typing import Any
 import equinox as eqx
 import jax
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from .._util.device import on_device
 from ..evaluation.points import Points
 from ..families import AbstractFamily
 from ..targets import Target
-from .draws import draw
+from .coordinates import AbstractCoordinates, coordinates_of
+from .draws import Draws, draw
 from .metric import Metric, metric_of
 from .psis import smooth
 
@@ -31,6 +32,11 @@ class NutsStart(eqx.Module):
     `init_params` the same in the form of the target's points: for a NumPyro model, dicts of its sites.
     `inverse_mass_matrix` is (dim, dim) if `dense` and (dim,) otherwise. `step_size` is where adaptation
     may start: in this metric the posterior is about a unit Gaussian.
+
+    `coordinates` has the transformed density: `coordinates.log_density(u)` is the log density of u whose
+    image under `coordinates.point(u)` is the posterior. In it the posterior is about a standard normal
+    as far as q is right, in the base of a flow, a mixture or a hierarchy. `start` (chains, base) are
+    the starting points there.
     """
 
     points: Float[Array, "chains dim"]
@@ -38,6 +44,8 @@ class NutsStart(eqx.Module):
     inverse_mass_matrix: Float[Array, "..."]
     step_size: float
     dense: bool = eqx.field(static=True)
+    coordinates: AbstractCoordinates
+    start: Float[Array, "chains base"]
 
     @property
     def numpyro(self) -> dict[str, Any]:
@@ -64,23 +72,41 @@ def nuts_start(
     dense: bool | None = None,
 ) -> NutsStart:
     """`dense=None` takes a full matrix up to 200 coordinates, where there are draws enough for one."""
+    metric, drawn, rows = _started(target, q, rng, chains)
+    dense = metric.dense and q.dim <= MOST_DENSE if dense is None else dense
+    points = on_device(drawn.z[rows], q.dtype)
+    matrix = on_device(_matrix(metric, dense=dense), q.dtype)
+    params = jax.vmap(target.point)(points)
+    coordinates = coordinates_of(target, q, metric)
+    start = coordinates.of_draws(drawn, rows)
+    return NutsStart(points, params, matrix, float(q.dim**-0.25), dense, coordinates, start)
+
+
+def transformed(
+    target: Target, q: AbstractFamily, rng: np.random.Generator, chains: int
+) -> tuple[AbstractCoordinates, Float[Array, "chains base"], Metric]:
+    """Coordinates for chains, and where in them these start."""
+    metric, drawn, rows = _started(target, q, rng, chains)
+    coordinates = coordinates_of(target, q, metric)
+    return coordinates, coordinates.of_draws(drawn, rows), metric
+
+
+def _started(
+    target: Target, q: AbstractFamily, rng: np.random.Generator, chains: int
+) -> tuple[Metric, Draws, Int[np.ndarray, " chains"]]:
+    """The posterior's metric, draws of q, and those at which chains start."""
     drawn = draw(q, Points(target, q.dtype), rng, DRAWS)
     if not drawn.finite.any():
         raise ValueError(
             "no draw of q has a finite log density, so there is nothing for NUTS to start from; look at "
             "result.diagnose()"
         )
-    metric = metric_of(drawn)
-    dense = metric.dense and q.dim <= MOST_DENSE if dense is None else dense
     weights = smooth(drawn.log_weights)
     if weights.usable:
         rows = weights.resample(rng, chains)
     else:
         rows = rng.choice(np.flatnonzero(drawn.finite), chains)
-    points = on_device(drawn.z[rows], q.dtype)
-    matrix = on_device(_matrix(metric, dense=dense), q.dtype)
-    params = jax.vmap(target.point)(points)
-    return NutsStart(points, params, matrix, float(q.dim**-0.25), dense)
+    return metric_of(drawn), drawn, rows
 
 
 def _matrix(metric: Metric, *, dense: bool) -> np.ndarray:

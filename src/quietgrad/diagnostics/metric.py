@@ -7,18 +7,10 @@ precision exactly, whatever q is. Otherwise it is an average curvature under q.
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from .draws import Draws
-
-# Draws for each coordinate that a matrix asks for; with fewer, only a diagonal is estimated.
-PER_COORDINATE = 4
-# The share of draws with the lowest density that is left out: far out a gradient may be anything.
-LEFT_OUT = 0.05
-# Bounds of the curvature in units of q's own scales, where it is estimated coordinate by coordinate.
-LEAST, MOST = 1e-2, 1e2
-# The least curvature where it is a matrix: a density that is flat wherever q draws has none.
-FLAT = 1e-12
+from .settings import DEFAULT, Diagnostics
 
 
 class Metric(NamedTuple):
@@ -46,6 +38,10 @@ class Metric(NamedTuple):
             return (z - self.center) / self.root
         return np.linalg.solve(self.root, (z - self.center).T).T
 
+    def some(self, chosen: Int[np.ndarray, " some"]) -> "Metric":
+        """The scales of some of the coordinates."""
+        return Metric(self.center[chosen], self.std[chosen])
+
     @property
     def covariance(self) -> Float[np.ndarray, "dim dim"]:
         """root root'."""
@@ -57,17 +53,18 @@ class Metric(NamedTuple):
         return np.sqrt(np.sum(self.root**2, axis=1)) if self.dense else self.root
 
 
-def metric_of(draws: Draws) -> Metric:
+def metric_of(draws: Draws, settings: Diagnostics = DEFAULT) -> Metric:
     """The metric of the posterior as gradients at q's draws show it."""
-    keep = draws.finite & (draws.values >= np.quantile(draws.values[draws.finite], LEFT_OUT))
+    keep = draws.finite & (draws.values >= np.quantile(draws.values[draws.finite], settings.left_out))
     z, slope = draws.z[keep], draws.slope[keep]
     center, std = np.mean(draws.z, axis=0), np.std(draws.z, axis=0)
     std = np.maximum(std, np.finfo(float).tiny)
     count, dim = z.shape
-    if count < PER_COORDINATE * dim:
+    if count < settings.per_coordinate * dim:
         w = (z - center) / std
         curvature = -np.mean(slope * std * w, axis=0) / np.mean(w**2, axis=0)
-        return Metric(center, std / np.sqrt(np.clip(curvature, LEAST, MOST)))
+        bounded = np.clip(curvature, settings.least_curvature, settings.most_curvature)
+        return Metric(center, std / np.sqrt(bounded))
     root = _root(np.cov(draws.z.T).reshape(dim, dim), std)
     w = np.linalg.solve(root, (z - center).T).T
     pulled = slope @ root
@@ -77,7 +74,7 @@ def metric_of(draws: Draws) -> Metric:
     values, vectors = np.linalg.eigh(-0.5 * (fitted[1:] + fitted[1:].T))
     # What noise in the fit could make of a curvature of zero.
     noise = np.sqrt(np.mean(residual**2) * dim / count)
-    values = np.maximum(values, max(noise, 1e-10 * float(np.max(np.abs(values))), FLAT))
+    values = np.maximum(values, max(noise, 1e-10 * float(np.max(np.abs(values))), settings.flat))
     return Metric(center, root @ (vectors / np.sqrt(values)))
 
 

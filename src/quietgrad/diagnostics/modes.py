@@ -13,17 +13,7 @@ from jaxtyping import Float
 from ..evaluation.points import Points
 from .chains import Chains
 from .metric import Metric
-
-# A chain is elsewhere if its average is so many sds of other chains' averages, and so many posterior
-# sds, from theirs.
-APART, APART_STD = 6.0, 2.0
-# Log mass relative to q's region above which another mode matters, with what chance makes of it.
-MATTERS = -3.5
-# A climb rests where the gradient, in posterior sds, is below this. Two modes have a dip of so many nats
-# at one of so many points between them.
-RESTING, DIP, BETWEEN = 0.05, 0.25, 15
-# Places that are looked at, the heaviest first.
-CANDIDATES = 4
+from .settings import DEFAULT, Diagnostics
 
 
 class Elsewhere(NamedTuple):
@@ -35,19 +25,26 @@ class Elsewhere(NamedTuple):
 
 
 def elsewhere(
-    points: Points, chains: Chains, scouts: Chains, metric: Metric, std: Float[np.ndarray, " dim"]
+    points: Points,
+    chains: Chains,
+    scouts: Chains,
+    metric: Metric,
+    std: Float[np.ndarray, " kept"],
+    settings: Diagnostics = DEFAULT,
 ) -> Elsewhere | None:
     """The heaviest place where scouts stay and q's chains never are, if it matters.
 
     `std` are the posterior's scales as far as known, infinite where q's chains have not settled: on a
     ridge that they have not yet travelled, scouts are elsewhere without there being another mode. Nor is
-    there one if the density does not dip on the way: the scouts are then still coming back.
+    there one if the density does not dip on the way: the scouts are then still coming back. Chains,
+    `metric` and `std` may be those of some coordinates only.
     """
     main, away = chains.late(), scouts.late()
+    apart_by, whole = settings.apart, chains.averages().shape[1] / metric.center.size
     averages, places = np.mean(main, axis=0), np.mean(away, axis=0)
     center, spread = np.mean(averages, axis=0), np.std(averages, axis=0)
     std = np.maximum(np.maximum(std, metric.std), np.std(main, axis=(0, 1)))
-    apart = np.abs(places - center) > np.maximum(APART * spread, APART_STD * std)
+    apart = np.abs(places - center) > np.maximum(apart_by * spread, settings.apart_std * std)
     far = np.flatnonzero(np.any(apart, axis=1))
     if not far.size:
         return None
@@ -56,17 +53,21 @@ def elsewhere(
     if not np.isfinite(room):
         return None
     heights = np.mean(scouts.late_values()[:, far], axis=0) - np.mean(chains.late_values())
-    mass = heights + _log_room(away[:, far], metric) - room
-    for best in np.argsort(-mass)[:CANDIDATES]:
-        place = places[far[best]]
-        if mass[best] > MATTERS and dips(points, center, place):
-            near = np.all(np.abs(places[far] - place) <= np.maximum(APART * spread, std), axis=1)
-            return Elsewhere(place, float(mass[best]), int(np.count_nonzero(near)))
+    mass = heights + whole * (_log_room(away[:, far], metric) - room)
+    middle, ends = np.mean(chains.averages(), axis=0), scouts.averages()
+    for best in np.argsort(-mass)[: settings.candidates]:
+        place, end = places[far[best]], ends[far[best]]
+        if mass[best] > settings.matters and dips(points, middle, end, settings):
+            near = np.all(np.abs(places[far] - place) <= np.maximum(apart_by * spread, std), axis=1)
+            return Elsewhere(end, float(mass[best]), int(np.count_nonzero(near)))
     return None
 
 
 def two_modes(
-    points: Points, metric: Metric, ends: Float[np.ndarray, "climbs dim"]
+    points: Points,
+    metric: Metric,
+    ends: Float[np.ndarray, "climbs dim"],
+    settings: Diagnostics = DEFAULT,
 ) -> tuple[Float[np.ndarray, " dim"], Float[np.ndarray, " dim"]] | None:
     """Two places where climbs came to rest, both high, with a dip between them: q may cover both.
 
@@ -74,24 +75,30 @@ def two_modes(
     """
     values, slope = points(ends)
     with np.errstate(invalid="ignore"):
-        rest = np.isfinite(values) & (np.linalg.norm(metric.pull(slope), axis=1) < RESTING)
+        rest = np.isfinite(values) & (np.linalg.norm(metric.pull(slope), axis=1) < settings.resting)
     if not rest.any():
         return None
     ends, values = ends[rest], values[rest]
     top = int(np.argmax(values))
     distance = np.max(np.abs(ends - ends[top]) / metric.std, axis=1)
-    others = np.flatnonzero((distance > 1) & (values > values[top] + MATTERS))
+    others = np.flatnonzero((distance > 1) & (values > values[top] + settings.matters))
     if not others.size:
         return None
     other = int(others[np.argmax(values[others])])
-    return (ends[top], ends[other]) if dips(points, ends[top], ends[other]) else None
+    found = ends[top], ends[other]
+    return found if dips(points, *found, settings) else None
 
 
-def dips(points: Points, a: Float[np.ndarray, " dim"], b: Float[np.ndarray, " dim"]) -> bool:
+def dips(
+    points: Points,
+    a: Float[np.ndarray, " dim"],
+    b: Float[np.ndarray, " dim"],
+    settings: Diagnostics = DEFAULT,
+) -> bool:
     """Whether the log density falls below both ends somewhere between two points."""
-    shares = np.linspace(0, 1, BETWEEN + 2)[:, None]
+    shares = np.linspace(0, 1, settings.between + 2)[:, None]
     values = points((1 - shares) * a + shares * b)[0]
-    return bool(np.nanmin(values[1:-1]) < min(values[0], values[-1]) - DIP)
+    return bool(np.nanmin(values[1:-1]) < min(values[0], values[-1]) - settings.dip)
 
 
 def _log_room(z: Float[np.ndarray, "moves chains dim"], metric: Metric) -> np.ndarray:

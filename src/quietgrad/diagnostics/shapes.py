@@ -7,13 +7,10 @@ one coordinate follows the square of another. Strong correlation between two coo
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from .metric import Metric
-
-# Correlations that are called a shape. Some 300 independent states leave a noise of 0.06.
-FUNNEL, BANANA, STRAIGHT = 0.35, 0.6, 0.9
-MOST_DIM = 500
+from .settings import DEFAULT, Diagnostics
 
 
 class Shapes(NamedTuple):
@@ -24,28 +21,41 @@ class Shapes(NamedTuple):
     banana: tuple[int, int] | None = None
     straight: tuple[int, int, float] | None = None
 
+    def at(self, coordinates: Int[np.ndarray, " some"]) -> "Shapes":
+        """The same of shapes found among some of the coordinates, whose numbers these are."""
+        place = [int(i) for i in coordinates]
+        funnel, banana, straight = self
+        return Shapes(
+            funnel and (place[funnel[0]], [place[i] for i in funnel[1]]),
+            banana and (place[banana[0]], place[banana[1]]),
+            straight and (place[straight[0]], place[straight[1]], straight[2]),
+        )
 
-def shapes_of(states: Float[np.ndarray, "states dim"], metric: Metric) -> Shapes:
+
+def shapes_of(
+    states: Float[np.ndarray, "states dim"], metric: Metric, settings: Diagnostics = DEFAULT
+) -> Shapes:
     """What stands out among states of the posterior."""
-    count, dim = states.shape
-    if dim < 2 or dim > MOST_DIM:
+    if states.shape[1] < 2:
         return Shapes()
     std = np.std(states, axis=0)
     u = (states - np.mean(states, axis=0)) / np.where(std > 0, std, 1.0)
-    funnel, banana = _funnel(u), _banana(u)
+    funnel, banana = _funnel(u, settings), _banana(u, settings)
     if funnel is not None and banana is not None:
         # Each looks a little like the other: a square is small where its root is.
         funnel, banana = (None, banana) if banana[2] > funnel[2] else (funnel, None)
-    return Shapes(funnel and funnel[:2], banana and banana[:2], _straight(metric))
+    return Shapes(funnel and funnel[:2], banana and banana[:2], _straight(metric, settings))
 
 
-def _funnel(u: Float[np.ndarray, "states dim"]) -> tuple[int, list[int], float] | None:
+def _funnel(
+    u: Float[np.ndarray, "states dim"], settings: Diagnostics
+) -> tuple[int, list[int], float] | None:
     """The coordinate that drives most others' scales, and the strongest correlation."""
     # Distances are taken from the median, which a skewed driver does not pull.
     size = np.log(np.abs(u - np.median(u, axis=0)) + 1e-3)
     driven = _correlations(u, size)
     np.fill_diagonal(driven, 0.0)
-    strong = np.abs(driven) > FUNNEL
+    strong = np.abs(driven) > settings.funnel
     if not strong.any():
         return None
     driver = int(np.argmax(np.sum(np.where(strong, np.abs(driven), 0.0), axis=1)))
@@ -53,7 +63,7 @@ def _funnel(u: Float[np.ndarray, "states dim"]) -> tuple[int, list[int], float] 
     return driver, [int(i) for i in np.flatnonzero(strong[driver])], strength
 
 
-def _banana(u: Float[np.ndarray, "states dim"]) -> tuple[int, int, float] | None:
+def _banana(u: Float[np.ndarray, "states dim"], settings: Diagnostics) -> tuple[int, int, float] | None:
     """The pair (bent, driver) with the clearest square dependence, beyond a linear one."""
     linear = _correlations(u, u)
     square = _correlations(u, u**2)
@@ -63,17 +73,18 @@ def _banana(u: Float[np.ndarray, "states dim"]) -> tuple[int, int, float] | None
     np.fill_diagonal(rest, 0.0)
     bent, driver = np.unravel_index(int(np.argmax(rest)), rest.shape)
     strength = float(rest[bent, driver])
-    return (int(bent), int(driver), strength) if strength > BANANA else None
+    return (int(bent), int(driver), strength) if strength > settings.banana else None
 
 
-def _straight(metric: Metric) -> tuple[int, int, float] | None:
+def _straight(metric: Metric, settings: Diagnostics) -> tuple[int, int, float] | None:
     """The pair of coordinates with the highest correlation."""
     if not metric.dense:
         return None
     correlation = metric.covariance / np.outer(metric.std, metric.std)
     np.fill_diagonal(correlation, 0.0)
     a, b = np.unravel_index(int(np.argmax(np.abs(correlation))), correlation.shape)
-    return (int(a), int(b), float(correlation[a, b])) if abs(correlation[a, b]) > STRAIGHT else None
+    strength = float(correlation[a, b])
+    return (int(a), int(b), strength) if abs(strength) > settings.straight else None
 
 
 def _correlations(a: np.ndarray, b: np.ndarray) -> Float[np.ndarray, "dim dim"]:

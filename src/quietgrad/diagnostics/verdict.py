@@ -1,29 +1,18 @@
 """One verdict from all evidence, with its reasons in words and numbers."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from ..status import Status
-from .comparison import Comparison
 from .diagnosis import Ending, Restart, Verdict
 from .evidence import Evidence
-from .tolerance import off, unsure
+from .tolerance import missed, off, significance, unsure
 
-# Nats that a Newton step may promise in all, and for each coordinate, before a fit counts as unfinished.
-GAIN, GAIN_EACH = 0.5, 0.02
-# Draws of the posterior that weights must be worth, and what they may differ from the chains by.
-WORTH, AGREE_MEAN, AGREE_SCALE = 100, 0.25, 0.25
-# An error of either beyond which they confirm nothing.
-CONFIRMED = 0.3
-# Share of draws at which a density may be zero and weights still mend it.
-MOST_BAD = 0.01
 # Coordinates of a direction that are named.
 NAMED = 3
-# Posterior sds by which restarts may differ, and nats by which another may be better.
-RESTART_MEAN, RESTART_GAIN = 0.5, 1.0
 
 
 class Findings(NamedTuple):
@@ -35,23 +24,24 @@ class Findings(NamedTuple):
 
 
 def judge(
-    evidence: Evidence, ending: Ending, name: Callable[[int], str], restarts: Sequence[Restart] = ()
+    evidence: Evidence, ending: Ending, restarts: Sequence[Restart] = ()
 ) -> tuple[Verdict, Findings]:
-    """The verdict and all reasons. `name` says what a coordinate is called."""
+    """The verdict and all reasons."""
     found = Findings([], [], [])
     _ending(ending, found)
-    _density(evidence, name, found)
-    _modes(evidence, name, found)
-    _restarts(evidence, restarts, name, found)
-    _errors(evidence.best, name, found)
+    _density(evidence, found)
+    _modes(evidence, found)
+    _restarts(evidence, restarts, found)
+    _errors(evidence, found)
     _gain(evidence, found)
-    neck = _neck(evidence, name, found)
-    mends = _mends(evidence, found) and not neck
+    _unseen(evidence, found)
+    neck = _neck(evidence, found)
+    corrects = _corrects(evidence, found) and not neck
     if found.fatal:
         return Verdict.DO_NOT_TRUST, found
     if not found.wrong:
         return Verdict.TRUST, found
-    return (Verdict.CORRECTED if mends else Verdict.DO_NOT_TRUST), found
+    return (Verdict.CORRECTED if corrects else Verdict.DO_NOT_TRUST), found
 
 
 def _ending(ending: Ending, found: Findings) -> None:
@@ -61,11 +51,11 @@ def _ending(ending: Ending, found: Findings) -> None:
         found.wrong.append(f"the fit did not converge ({ending.status}): {ending.hint}")
 
 
-def _density(evidence: Evidence, name: Callable[[int], str], found: Findings) -> None:
+def _density(evidence: Evidence, found: Findings) -> None:
     """Where the density is not finite, has no end, or has mass that q leaves out."""
-    share = evidence.draws.bad_share
+    share, name = evidence.draws.bad_share, evidence.watched.coordinate
     if share > 0:
-        where = found.fatal if share > MOST_BAD else found.wrong
+        where = found.fatal if share > evidence.settings.most_bad else found.wrong
         where.append(f"the log density or its gradient is not finite at {share:.2%} of q's draws")
     for ray, tail in evidence.tails[:1]:
         names = " and ".join(name(i) for i in ray.coordinates[:NAMED])
@@ -87,11 +77,12 @@ def _density(evidence: Evidence, name: Callable[[int], str], found: Findings) ->
         )
 
 
-def _modes(evidence: Evidence, name: Callable[[int], str], found: Findings) -> None:
+def _modes(evidence: Evidence, found: Findings) -> None:
     """Several modes, of which q may cover more than one; not said again of one that it leaves out."""
     if evidence.modes is None or evidence.elsewhere is not None:
         return
     a, b = evidence.modes
+    name = evidence.watched.coordinate
     worst = int(np.argmax(np.abs(a - b) / np.std(evidence.draws.z, axis=0)))
     found.wrong.append(
         f"the posterior has several modes: {name(worst)} = {a[worst]:.4g} and {b[worst]:.4g}, with "
@@ -99,22 +90,21 @@ def _modes(evidence: Evidence, name: Callable[[int], str], found: Findings) -> N
     )
 
 
-def _restarts(
-    evidence: Evidence, restarts: Sequence[Restart], name: Callable[[int], str], found: Findings
-) -> None:
+def _restarts(evidence: Evidence, restarts: Sequence[Restart], found: Findings) -> None:
     if not restarts:
         return
+    settings, name = evidence.settings, evidence.watched.coordinate
     own, std = np.mean(evidence.draws.z, axis=0), np.std(evidence.draws.z, axis=0)
     terms = evidence.draws.log_weights[evidence.draws.finite]
     elbo, error = float(np.mean(terms)), float(np.std(terms) / math.sqrt(terms.size))
     for other in restarts:
         gain, doubt = other.elbo - elbo, math.hypot(error, other.elbo_error)
-        if gain > RESTART_GAIN + 2 * doubt:
+        if gain > settings.restart_gain + 2 * doubt:
             found.fatal.append(f"a restart found a better answer, by {gain:.1f} ± {doubt:.1f} nats")
             continue
         distance = np.abs(other.mean - own) / np.maximum(std, other.std)
         worst = int(np.argmax(distance))
-        if distance[worst] > RESTART_MEAN and gain > -RESTART_GAIN - 2 * doubt:
+        if distance[worst] > settings.restart_mean and gain > -settings.restart_gain - 2 * doubt:
             found.fatal.append(
                 f"a restart that is as good ends {distance[worst]:.1f} sds away in {name(worst)}"
             )
@@ -122,9 +112,10 @@ def _restarts(
         found.fine.append(f"{len(restarts)} restarts agree, or ended lower")
 
 
-def _errors(best: Comparison, name: Callable[[int], str], found: Findings) -> None:
+def _errors(evidence: Evidence, found: Findings) -> None:
     """Means and scales that are off, or could not be found out."""
-    (means, scales), (open_means, open_scales) = off(best), unsure(best)
+    best, name, settings = evidence.best, evidence.watched.name, evidence.settings
+    (means, scales), (open_means, open_scales) = off(best, settings), unsure(best, settings)
     ratio, ratio_error = np.exp(best.log_ratio), np.exp(best.log_ratio) * best.log_ratio_error
     worst = _worst(np.abs(best.shift), means, open_means)
     place = f"{best.shift[worst]:+.2f} ± {best.shift_error[worst]:.2f} sd in {name(worst)}"
@@ -145,15 +136,35 @@ def _errors(best: Comparison, name: Callable[[int], str], found: Findings) -> No
 
 
 def _gain(evidence: Evidence, found: Findings) -> None:
-    gain = evidence.gain
+    gain, settings = evidence.gain, evidence.settings
     text = f"a Newton step promises {gain.nats:.2f} ± {gain.error:.2f} nats"
-    unfinished = gain.nats - 2 * gain.error > GAIN + GAIN_EACH * evidence.draws.z.shape[1]
+    unfinished = (
+        gain.nats - 2 * gain.error > settings.gain + settings.gain_each * evidence.draws.z.shape[1]
+    )
     (found.wrong if unfinished else found.fine).append(text)
 
 
-def _mends(evidence: Evidence, found: Findings) -> bool:
-    """Whether importance weights mend what is wrong; says so."""
-    weights, size = evidence.weights, evidence.draws.log_q.size
+def _unseen(evidence: Evidence, found: Findings) -> None:
+    """What was not looked at, and which coordinates were."""
+    if evidence.unseen:
+        found.wrong.append(f"open: not looked at for lack of time: {'; '.join(evidence.unseen)}")
+    watched = evidence.watched
+    if watched.selected:
+        found.fine.append(
+            f"judged {watched.dim:,} of {watched.whole:,} coordinates: those most strongly coupled to "
+            "others, and as many of the rest, taken at random"
+        )
+    if watched.whole > evidence.settings.few:
+        hidden = missed(evidence.best, evidence.settings)
+        if math.isfinite(hidden):
+            found.fine.append(
+                f"of so many, a single mean that is off by {hidden:.2f} sd could be missed"
+            )
+
+
+def _corrects(evidence: Evidence, found: Findings) -> bool:
+    """Whether importance weights correct what is wrong; says so."""
+    weights, size, settings = evidence.weights, evidence.draws.log_q.size, evidence.settings
     worth = f"{size:,} draws are worth {weights.effective:,.0f} of the posterior"
     if not weights.usable:
         found.fine.append(
@@ -164,7 +175,7 @@ def _mends(evidence: Evidence, found: Findings) -> bool:
     tail = f"k-hat {weights.khat:.2f}, below the limit of {weights.limit:.2f}"
     equal = weights.khat == -math.inf
     found.fine.append(f"{'the largest importance weights are equal' if equal else tail}; {worth}")
-    if weights.effective < WORTH:
+    if weights.effective < settings.worth:
         return False
     narrowest = float(np.min(evidence.best.log_ratio[: evidence.watched.dim]))
     # The tail of a Gaussian's weights if q's sd is r of the posterior's: k = 1 - r^2.
@@ -175,12 +186,14 @@ def _mends(evidence: Evidence, found: Findings) -> bool:
         )
         return False
     a, b = evidence.weighted, evidence.moved
+    many = a.shift.size > settings.few
+    errors = significance(a.shift.size, settings) if many else settings.agree_errors
     doubt = np.hypot(a.shift_error, b.shift_error), np.hypot(a.log_ratio_error, b.log_ratio_error)
     with np.errstate(invalid="ignore"):
-        agree = (np.abs(a.shift - b.shift) <= np.maximum(AGREE_MEAN, 2 * doubt[0])) & (
-            np.abs(a.log_ratio - b.log_ratio) <= np.maximum(AGREE_SCALE, 2 * doubt[1])
-        )
-    if not np.all(agree & (doubt[0] < CONFIRMED) & (doubt[1] < CONFIRMED)):
+        apart, scaled = np.abs(a.shift - b.shift), np.abs(a.log_ratio - b.log_ratio)
+        agree = apart <= np.maximum(settings.agree_mean, errors * doubt[0])
+        agree &= scaled <= np.maximum(settings.agree_scale, errors * doubt[1])
+    if not np.all(agree & (np.maximum(*doubt) < settings.confirmed)):
         found.wrong.append(
             "importance weights and short chains from q's draws do not confirm each other"
         )
@@ -188,12 +201,12 @@ def _mends(evidence: Evidence, found: Findings) -> bool:
     return True
 
 
-def _neck(evidence: Evidence, name: Callable[[int], str], found: Findings) -> bool:
+def _neck(evidence: Evidence, found: Findings) -> bool:
     """Whether there is a neck that neither q's draws nor chains get into; says so."""
     place = evidence.neck
     if place is None:
         return False
-    ratio = math.exp(evidence.best.log_ratio[place])
+    ratio, name = math.exp(evidence.best.log_ratio[place]), evidence.watched.name
     found.wrong.append(
         f"open: the flow's sd is {ratio:.2f} times the posterior's in {name(place)} as far as chains "
         f"get, and k-hat {evidence.weights.khat:.2f} says that there is more"

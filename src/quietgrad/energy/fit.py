@@ -30,6 +30,9 @@ from .result import EnergyResult
 
 # Seconds that a chunk may take: Ctrl-C and limits are looked at in between.
 CHUNK_SECONDS = 0.5
+# How much longer than the last one a chunk may be. The pace of one step says little of that of many:
+# limits and Ctrl-C must not wait for a chunk that is longer than it seemed.
+GROWTH = 8
 # Rows of the history, at least, of a run that takes all its steps.
 LOOKS = 50
 # How far chains may be from the rows' mean, in the rows' deviations, before they count as gone.
@@ -55,7 +58,7 @@ class _Sight(NamedTuple):
 
     stage: str
     step: int
-    row: dict[str, float]
+    row: dict[str, float | int]
     elapsed: float
     left: float | None
 
@@ -152,7 +155,7 @@ class _Run:
         dtype = problem.data.dtype
         self._job = Job(problem, method, made, batch_size, jnp.asarray(rate, dtype), key_steps)
         self._steps, self._clock, self._limits = steps, clock, limits
-        self._history = History()
+        self._history, self._chunk = History(), 1
 
     def __call__(
         self, params: PyTree, callback: Callback | None, show: Any, seconds: float | None
@@ -209,12 +212,15 @@ class _Run:
         return Carry(params, self._job.optimizer.value.init(params), state, zero, zero, zero)
 
     def _last(self, step: int, pace: float) -> int:
-        """The step up to which the next chunk goes; the first one is short, and tells the pace."""
-        most = max(1, -(-self._steps // LOOKS))
+        """The step up to which the next chunk goes; the first one is a single step, and tells the pace.
+
+        Rows of the history come at every `LOOKS`-th part of the steps, however long a step takes, and in
+        between where that many would take too long.
+        """
+        every = -(-self._steps // LOOKS)
         if pace > 0:
-            most = max(1, min(most, int(CHUNK_SECONDS / pace)))
-        # Rows of the history come at the same steps, however long a step takes, if it is not too long.
-        return min(step + most, self._steps)
+            self._chunk = max(1, min(every, int(CHUNK_SECONDS / pace), GROWTH * self._chunk))
+        return min(step + self._chunk, (step // every + 1) * every, self._steps)
 
     def _span(self, step: int, pace: float, seconds: float | None) -> float:
         """All steps of the run: fewer where the time will not do for those asked for."""
@@ -223,7 +229,7 @@ class _Run:
         fits = step + max(0.0, self._limits.left()) / max(pace, 1e-9)
         return float(min(self._steps, math.floor(fits)))
 
-    def _row(self, step: int, told: Told) -> dict[str, float]:
+    def _row(self, step: int, told: Told) -> dict[str, float | int]:
         return {
             "step": step,
             "seconds": self._clock.spent(OPTIMISE),

@@ -3,11 +3,14 @@
 from .controlled import Controlled
 from .estimator import AbstractEstimator, Cost, Estimate
 from .joint_minibatch import Joint
+from .ksivi import Ksivi
 from .names import name_of
 from .pathwise import Pathwise
 from .quiet import Quiet
 from .registry import REGISTRY, estimator, resolve
 from .score_function import ScoreFunction
+from .semi_implicit import SemiImplicitPathwise
+from .sivi import Sivi
 
 __all__ = [
     "REGISTRY",
@@ -16,9 +19,12 @@ __all__ = [
     "Cost",
     "Estimate",
     "Joint",
+    "Ksivi",
     "Pathwise",
     "Quiet",
     "ScoreFunction",
+    "SemiImplicitPathwise",
+    "Sivi",
     "estimator",
     "name_of",
     "resolve",

@@ -7,9 +7,14 @@ from .control_variates import Ensemble, ExplicitDescent, QuadraticColumn, SteinC
 from .controlled import Controlled
 from .entropy import AbstractEntropy
 from .joint_minibatch import Joint
+from .ksivi import Ksivi
 from .pathwise import Pathwise
 from .quiet import Quiet
 from .score_function import ScoreFunction
+from .scores import ChainMean, HmcChain, SteinChain
+from .scores.stein import Weighting
+from .semi_implicit import SemiImplicitPathwise
+from .sivi import Sivi
 from .surrogates import (
     InSampleBeta,
     LaggedBeta,
@@ -186,3 +191,29 @@ def score_stein(*, draws: int = 10, order: int = 1, penalty: float = 0.2) -> Sco
     """Score function with Stein control variates by leave-one-out ridge."""
     weights = Stein(Polynomial(order), Ridge(penalty), "leave-one-out")
     return ScoreFunction(weights=weights, draws=draws)
+
+
+def uivi(
+    *, draws: int = 16, burn_in: int = 5, states: int = 5, leapfrogs: int = 5
+) -> SemiImplicitPathwise:
+    """UIVI for semi-implicit families: the score from Hamiltonian chains of the random input."""
+    chain = HmcChain(burn_in=burn_in, states=states, leapfrogs=leapfrogs)
+    return SemiImplicitPathwise(ChainMean(chain), draws=draws)
+
+
+def uivi_stein(
+    *, draws: int = 16, order: int = 1, burn_in: int = 5, states: int = 5, leapfrogs: int = 5
+) -> SemiImplicitPathwise:
+    """UIVI with Stein weights for all points of its chains: the paper's future work."""
+    chain = HmcChain(burn_in=burn_in, states=states, leapfrogs=leapfrogs)
+    return SemiImplicitPathwise(SteinChain(chain, Weighting(order=order)), draws=draws)
+
+
+def sivi(*, draws: int = 16, nodes: int = 256) -> Sivi:
+    """SIVI for semi-implicit families: the gradient of a bound with shared prior draws."""
+    return Sivi(draws=draws, nodes=nodes)
+
+
+def ksivi(*, draws: int = 64) -> Ksivi:
+    """KSIVI for semi-implicit families: minus the gradient of a kernel Stein discrepancy."""
+    return Ksivi(draws=draws)

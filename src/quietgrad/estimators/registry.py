@@ -25,6 +25,10 @@ REGISTRY: dict[str, Callable[..., AbstractEstimator]] = {
     "score": presets.score,
     "score-loo": presets.score_loo,
     "score-stein": presets.score_stein,
+    "sivi": presets.sivi,
+    "uivi": presets.uivi,
+    "uivi-stein": presets.uivi_stein,
+    "ksivi": presets.ksivi,
     "zvcv-gd-literal": presets.zvcv_gd_literal,
     "quadcv-literal": presets.quadcv_literal,
 }

@@ -14,7 +14,7 @@ from jaxtyping import Array, Float, Key, PyTree
 
 from .._numerics.lapack import over_points
 from .._util.checks import part, whole
-from ..families import AbstractFamily, split
+from ..families import AbstractFamily, EstimatesDensity, split
 from ..scale.sharding import shared_out
 from ..targets import Target
 from . import samplers
@@ -117,6 +117,11 @@ class ScoreFunction(AbstractEstimator):
             return (
                 "the score function takes no gradients of the target, and hyperparameters need them; "
                 "use a pathwise estimator such as 'quiet'"
+            )
+        if isinstance(q, EstimatesDensity):
+            return (
+                f"the score function differentiates log q, which {type(q).__name__} only estimates; use "
+                "'uivi-stein' or 'stl'"
             )
         if isinstance(self.baseline, LeaveOneOutBaseline) and self.draws < 2:
             return f"the leave-one-out baseline needs at least 2 draws; got {self.draws}"

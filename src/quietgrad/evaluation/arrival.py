@@ -42,3 +42,21 @@ def arrival_index(elbo: Column, mark: float, hold: int = HOLD) -> int | None:
         if len(window) >= least and window[(len(window) - 1) // 2] >= mark:
             return int(place)
     return None
+
+
+def held_index(elbo: Column, mark: float, hold: int = HOLD) -> int | None:
+    """As `arrival_index`, and the run stays at the mark to its end; None if it does not.
+
+    It stays if every later window of `hold` evaluations has a median at the mark, the last ones too.
+    """
+    values = np.asarray(elbo, float)
+    values = np.where(np.isnan(values), -np.inf, values)
+    size = max(1, min(hold, len(values)))
+    medians = [np.sort(values[i : i + size])[(size - 1) // 2] for i in range(len(values) - size + 1)]
+    below = np.flatnonzero(np.asarray(medians) < mark)
+    # The window that begins behind the last one below the mark is the first of those that stay.
+    start = int(below[-1]) + 1 if len(below) else 0
+    if start >= len(medians):
+        return None
+    place = arrival_index(values[start:], mark, hold)
+    return None if place is None else start + place

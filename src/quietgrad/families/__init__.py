@@ -1,7 +1,15 @@
 """Variational families q(z; lambda): a transport of base draws, and what is known of it."""
 
 from .advice import Advice
-from .capabilities import HasDiagonalScale, HasEntropy, HasMoments, HasPathMetric, Invertible, OnHost
+from .capabilities import (
+    EstimatesDensity,
+    HasDiagonalScale,
+    HasEntropy,
+    HasMoments,
+    HasPathMetric,
+    Invertible,
+    OnHost,
+)
 from .conditional import Hierarchical
 from .curved import Curved
 from .family import AbstractFamily, split
@@ -13,6 +21,7 @@ from .mean_field import MeanField
 from .mixture import Components, Mixture
 from .real_nvp import AffineRealNVP, RealNVP
 from .registry import ANY_FAMILY, OTHER_NAMES, REGISTRY, named
+from .semi_implicit import ParticleMixture, SemiImplicit
 from .structured import AbstractStructured, Arrowhead, Chain
 from .triangular import Triangular
 from .whitened_flow import WhitenedRealNVP
@@ -39,6 +48,7 @@ __all__ = [
     "Chain",
     "Components",
     "Curved",
+    "EstimatesDensity",
     "FitsQuadratic",
     "FullRank",
     "HasDiagonalScale",
@@ -51,9 +61,11 @@ __all__ = [
     "MeanField",
     "Mixture",
     "OnHost",
+    "ParticleMixture",
     "RealNVP",
     "SplineFlow",
     "Triangular",
+    "SemiImplicit",
     "WhitenedRealNVP",
     "WithHyperparameters",
     "WithHyperparametersAndEntropy",

@@ -9,7 +9,7 @@ v_i along u_j as a banana, S widens it as a funnel does, L turns. The Jacobian i
 and the score of v's density is J^-T (score of u - grad log|det J|), by one back substitution.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -34,7 +34,7 @@ class Bend(AbstractLayer):
     order: tuple[int, ...]
 
     @classmethod
-    def identity(cls, order: tuple[int, ...], dtype: object = None) -> "Bend":
+    def identity(cls, order: tuple[int, ...], dtype: Any = None) -> "Bend":
         """The map that changes nothing."""
         dim = len(order)
         own, pairs = np.zeros((4, dim)), np.zeros((3, dim * (dim - 1) // 2))

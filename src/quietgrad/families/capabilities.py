@@ -29,6 +29,19 @@ class Invertible(eqx.Module):
         """e with T(e) = z."""
 
 
+class EstimatesDensity(eqx.Module):
+    """A family whose log q has no closed form: log q and its score are random estimates.
+
+    `log_q` of a draw is an estimate from above (its mean is not below that of log q), so that an ELBO
+    stays a lower bound and importance weights f - log q are exact. What differentiates log q at given
+    points, or takes it for exact, refuses such a family.
+    """
+
+    @abc.abstractmethod
+    def bounds(self, e: Float[Array, " base"]) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        """Estimates of log q at the draw e whose means are not above, and not below, that of log q."""
+
+
 class OnHost(eqx.Module):
     """A family that can carry draws in NumPy: evaluating it compiles no program of its own."""
 

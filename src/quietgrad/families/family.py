@@ -7,7 +7,7 @@ Every method takes one draw or one point; callers use `jax.vmap`.
 import abc
 import math
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import equinox as eqx
 import jax
@@ -128,7 +128,10 @@ class AbstractFamily(eqx.Module):
         return jax.vmap(self.transport)(self.base.sample(shape, self.dtype, key=key))
 
 
-def split(q: AbstractFamily) -> tuple[PyTree, Callable[[PyTree], AbstractFamily]]:
+F = TypeVar("F", bound=AbstractFamily)
+
+
+def split(q: F) -> tuple[PyTree, Callable[[PyTree], F]]:
     """The trained arrays of `q`, and the function that puts them back."""
     params, static = eqx.partition(q, eqx.is_inexact_array)
     return params, lambda params: eqx.combine(params, static)

@@ -208,8 +208,11 @@ class LowRank(FitsQuadratic, HasEntropy, HasDiagonalScale):
     ) -> Float[np.ndarray, " scales"]:
         """That of sigma alone: the factors' metric is not diagonal, and they share its noise."""
         std, own = np.exp(np.asarray(self.log_std, float)), e[:, : self.dim]
-        inverse = np.diagonal(np.linalg.inv(self.host_covariance()))
-        return (std**2 * inverse + std * np.mean(slope * own, axis=0)) / np.sqrt(2)
+        # sigma^2 (Sigma^-1)_ii = 1 - |R^-1 F_i / sigma_i|^2 with RR' = I + F' sigma^-2 F (Woodbury).
+        scaled = np.asarray(self.factor, float) / std
+        root = np.linalg.cholesky(np.eye(self.rank) + scaled @ scaled.T)
+        inverse = 1 - np.sum(np.linalg.solve(root, scaled) ** 2, axis=0)
+        return (inverse + std * np.mean(slope * own, axis=0)) / np.sqrt(2)
 
     def _capacitance(self) -> tuple[Float[Array, "rank dim"], Float[Array, "rank rank"]]:
         scaled = self.factor * jnp.exp(-self.log_std)[None, :]

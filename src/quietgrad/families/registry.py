@@ -11,6 +11,7 @@ from .low_rank import LowRank
 from .mean_field import MeanField
 from .mixture import Mixture
 from .real_nvp import AffineRealNVP, RealNVP
+from .semi_implicit import SemiImplicit
 from .structured import Arrowhead, Chain
 from .whitened_flow import WhitenedRealNVP
 from .whitened_layers import AutoregressiveFlow, SplineFlow
@@ -28,6 +29,7 @@ REGISTRY: dict[str, type[AbstractFamily]] = {
     "real-nvp-whitened": WhitenedRealNVP,
     "autoregressive-flow": AutoregressiveFlow,
     "spline-flow": SplineFlow,
+    "semi-implicit": SemiImplicit,
 }
 # The name that stands for a family of the method's choice.
 ANY_FAMILY = "auto"
@@ -52,6 +54,7 @@ ADVICE = {
         "flow flows normalizingflow normalizingflows normalisingflow normalisingflows nvp iaf maf "
         "spline splineflow coupling couplingflow autoregressiveflow autoiafnormal autobnafnormal"
     ),
+    "Did you mean 'semi-implicit'?": "implicit sivi uivi ksivi hierarchicalvi",
     "quietgrad approximates a posterior and runs no Markov chains; examples/vi_then_nuts.py starts NUTS "
     "from a fit.": "nuts hmc mcmc gibbs metropolis",
 }

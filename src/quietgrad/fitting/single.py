@@ -10,6 +10,7 @@ from jaxtyping import Array, Key, PyTree
 
 from .._numerics.blas import one_blas_thread
 from .._util.checks import check_key, instance, lookup, part, whole
+from .._util.extras import adapter
 from .._util.random import key_words
 from ..families import ANY_FAMILY, AbstractFamily, AbstractWithHyperparameters, MeanField, beside, named
 from ..methods import REGISTRY as METHODS
@@ -42,6 +43,7 @@ def fit(
     progress: bool | None = None,
     callback: Callback | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
+    refine: bool | float | int = False,
     key: Key[Array, ""],
 ) -> FitResult:
     """Fit a variational family to a target by maximising the ELBO.
@@ -66,7 +68,28 @@ def fit(
     after an interruption of any kind, and ends where it would have ended without one, bit for bit. Once
     the fit is done, the same call returns its result. What depends on the clock can differ:
     `by_clock=False` of a method rules that out.
+
+    With `refine=True`, or a number of seconds, NUTS chains follow in the coordinates of the fit
+    (`result.refine`). `result.refined` has their draws and how good they are, and `result.sample`,
+    `result.summary` and `result.to_arviz` are of these draws.
     """
+    if refine is not False:
+        _check_refine(refine)
+        result = fit(
+            target,
+            family,
+            method=method,
+            batch_size=batch_size,
+            hyperparameters=hyperparameters,
+            seconds=seconds,
+            restarts=restarts,
+            mesh=mesh,
+            progress=progress,
+            callback=callback,
+            checkpoint=checkpoint,
+            key=key,
+        )
+        return _refined(result, refine, progress=progress)
     clock, interrupts = Clock(), Interrupts()
     with interrupts.catching(), clock.running():
         keep_compiled_once()
@@ -129,6 +152,22 @@ def fit(
         problems = other_starts(problem, restarts, key)
         result = fit_restarts(problems, method, record, run)
         return dataclasses.replace(result, seed=tuple(key_words(key)))
+
+
+def _check_refine(refine: float | int) -> None:
+    """Before the fit: whether chains can follow it."""
+    if refine is not True and not refine > 0:
+        raise ValueError(f"refine must be True, False or a positive number of seconds; got {refine!r}")
+    adapter("nuts").engine()
+
+
+def _refined(result: FitResult, refine: float | int, *, progress: bool | None) -> FitResult:
+    """The result with draws of chains that follow it, unless there is nothing to follow."""
+    if result.status in (Status.INTERRUPTED, Status.NON_FINITE):
+        return result
+    if refine is True:
+        return dataclasses.replace(result, refined=result.refine(progress=progress))
+    return dataclasses.replace(result, refined=result.refine(refine, progress=progress))
 
 
 def problem_of(

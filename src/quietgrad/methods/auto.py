@@ -31,7 +31,7 @@ from ..targets import Target
 from .gaussian import Curvature
 from .given_start import given_start, mean_field_at, stationary_start
 from .ladder import rungs_of, up
-from .method import AbstractMethod, Ending, Piloted, Problem, Recorder, started_from
+from .method import UNSETTLED, AbstractMethod, Ending, Piloted, Problem, Recorder, started_from
 from .pilot import pilot_modes, pilot_searches
 from .rungs import RUNGS, AbstractRung
 
@@ -182,8 +182,12 @@ class Fit:
             return None
         return rung.solve(self, self.start)
 
-    def within(self, q: AbstractFamily, below: Candidate | None) -> Ending:
-        """The best member of q's family, from the mode and from the solution of a simpler family."""
+    def within(self, q: AbstractFamily, below: Candidate | None, *, rough: bool = False) -> Ending:
+        """The best member of q's family, from the mode and from the solution of a simpler family.
+
+        `rough` leaves out the stochastic steps after Newton's, for a member that may be only a start.
+        The ending is then `UNSETTLED` if these are expected to gain something.
+        """
         auto, session, stationary = self.auto, self.session, False
         curved = auto.curved(self.problem, session.points, q)
         ahead, conclusive = self._newton_starts(q, below) if curved else (None, False)
@@ -191,7 +195,7 @@ class Fit:
             settled = auto.curvature.settle(session, ahead, self.gain)
             gained = paired_difference(settled.candidate.terms, ahead.best.terms)
             if not gained.clearly_above(self.gain):
-                return settled.ending or self.finish(settled.candidate, near=True)
+                return settled.ending or self._left_over(settled.candidate, rough=rough)
             # Steps that were stationary gained much once they averaged more draws: the target is far
             # from quadratic there, and another start may lead higher.
             session.note("valley", gained=gained.nats)
@@ -210,7 +214,7 @@ class Fit:
             if ahead is not None and paired_difference(ahead.best.terms, run.best.terms).nats >= 0:
                 run = ahead
             settled = auto.curvature.settle(session, run, self.gain)
-            return settled.ending or self.finish(settled.candidate, near=True)
+            return settled.ending or self._left_over(settled.candidate, rough=rough)
         if stationary and start is below and (ending := self._nothing_left(start)):
             return ending
         return self.finish(start)
@@ -261,6 +265,9 @@ class Fit:
             return run.best, False
         # Some rows led here; on with all of them while steps are cheap.
         return self._annealed(run.best, auto.coarse * self.gain, "coarse").best, False
+
+    def _left_over(self, start: Candidate, *, rough: bool) -> Ending:
+        return UNSETTLED if rough else self.finish(start, near=True)
 
     def finish(self, start: Candidate, *, near: bool = False, far: bool = False) -> Ending:
         """Annealed steps until going on is not worth it, and how that ended."""

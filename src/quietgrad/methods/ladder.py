@@ -16,7 +16,7 @@ from ..evaluation.elbo_terms import ElboEvaluator, paired_difference
 from ..families import AbstractFamily, FitsQuadratic, MeanField
 from ..session import Candidate
 from ..session.clock import EVALUATE
-from .method import Ending
+from .method import UNSETTLED, Ending
 from .rungs import AbstractRung, Evidence
 
 if TYPE_CHECKING:
@@ -49,7 +49,10 @@ def up(fit: "Fit", rungs: list[AbstractRung]) -> Ending:
             answer, ending, evidence = found, reached, None
         else:
             answer = session.choose(answer._replace(step=session.steps))
-    return fit.within(fit.problem.q, answer) if ending is None else ending
+    if ending is None:
+        return fit.within(fit.problem.q, answer)
+    # Steps that a better start would have made needless.
+    return fit.finish(answer, near=True) if ending is UNSETTLED else ending
 
 
 def _begin(fit: "Fit", rungs: list[AbstractRung]) -> tuple[Candidate, Ending | None, list[AbstractRung]]:
@@ -82,13 +85,14 @@ def _simpler(fit: "Fit", answer: Candidate) -> Candidate:
 def _evidence(fit: "Fit", answer: Candidate, number: int) -> Evidence | None:
     """What is wrong with the answer; None if it is good enough."""
     session, name = fit.session, type(answer.q).__name__
-    if answer.terms.gap < fit.auto.close * fit.gain:
-        session.note("enough", family=name, gap=answer.terms.gap)
-        return None
     session.check()
     with session.clock.phase(EVALUATE):
         target = None if fit.problem.batch_size is not None else fit.problem.target
         evidence = Evidence.of(target, answer, session.rng("evidence", number), fit.auto.draws)
+    # A Gaussian at one of several modes is close to the density around it.
+    if evidence.gap < fit.auto.close * fit.gain and not evidence.modes:
+        session.note("enough", family=name, gap=evidence.gap)
+        return None
     if evidence.trusted:
         session.note("trusted", family=name, gap=evidence.gap, why=evidence.reasons[0])
         return None
@@ -115,7 +119,7 @@ def _try(fit: "Fit", rung: AbstractRung, answer: Candidate) -> tuple[Ending | No
     reached = rung.solve(fit, answer)
     found = session.best
     gained = paired_difference(found.terms, answer.terms)
-    if gained.nats > 0 and not gained.clearly_above() and not gained.clearly_below(fit.gain):
+    if gained.nats > 0 and not gained.clearly_above():
         gained = _sharper(fit, found.q, answer.q)
     pays = reached is not None and gained.clearly_above()
     richer = type(found.q).__name__ if pays else rung.title

@@ -19,6 +19,8 @@ __all__ = ["AbstractMethod", "Ending", "Problem", "Recorder", "Piloted", "starte
 
 # How a method thinks it ended, and a sentence on it; the recorder checks both.
 Ending = tuple[Status, str]
+# Of Newton steps that stochastic ones could still gain upon.
+UNSETTLED: Ending = (Status.BUDGET, "Newton steps ended before they were stationary")
 
 
 class Piloted(NamedTuple):

@@ -29,6 +29,7 @@ FAMILIES = {
     "real-nvp": "Real NVP",
     "real-nvp-affine": "Real NVP with shift and scale",
     "real-nvp-whitened": "Real NVP, whitened",
+    "semi-implicit": "Semi-implicit",
 }
 LABELS = {
     "nocv": "NoCV",

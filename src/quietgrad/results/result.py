@@ -22,6 +22,7 @@ from ..diagnostics.draws import moments
 from ..diagnostics.for_nuts import NutsStart, nuts_start
 from ..diagnostics.linear_response import LinearResponse, linear_response
 from ..diagnostics.posterior import PosteriorDraws, resampled
+from ..diagnostics.settings import Diagnostics
 from ..estimators import AbstractEstimator
 from ..families import AbstractFamily
 from ..status import Status
@@ -32,6 +33,7 @@ from .display.card import card
 from .display.curve import curve_of
 from .display.noise import gradient_noise
 from .display.table import named
+from .refined import Refine, Refined, refine
 from .saving import check_same, origin, write_result
 
 # Numbers that a summary in a notebook may be made of: draws times those of a draw.
@@ -85,6 +87,8 @@ class FitResult(eqx.Module):
     # Where the other starts led, if there were any.
     restarts: Agreement | None = None
     remembered: Remembered = eqx.field(static=True, default_factory=Remembered, repr=False)
+    # Posterior draws of chains that started from q, if these were asked for.
+    refined: Refined | None = None
     # What was fitted beside q, in the form in which it was given; `target` and `q` are those given it.
     hyperparameters: PyTree = None
     # The words of the key that the fit was called with.
@@ -135,14 +139,18 @@ class FitResult(eqx.Module):
         """How the fit went, in words: what the method decided, one decision a line, and the end."""
         lines = [*map(str, self.decisions), str(self), self.evaluation]
         lines += [] if self.restarts is None else [str(self.restarts)]
+        lines += [] if self.refined is None else [str(self.refined)]
         return "\n".join(lines)
 
     def sample(self, key: Key[Array, ""], draws: int = 1000) -> Any:
         """Draws from `q` in the form of the target's points (vectors, or its pytree).
 
+        After `fit(..., refine=True)` they are draws of the chains instead; `result.q` has its own.
         For a target that was made from a NumPyro or PyMC model they come in the model's names and on its
         constrained scale, with its deterministic variables.
         """
+        if self.refined is not None:
+            return self.refined.sample(key, draws)
         return _constrained(self.target, self.q.sample(key, draws))
 
     def predictive(self, key: Key[Array, ""], *args: Any, draws: int = 1000, **kwargs: Any) -> Any:
@@ -174,14 +182,19 @@ class FitResult(eqx.Module):
         `sample_stats` has `lp` and `log_q`, which `arviz_stats.loo_approximate_posterior` takes.
         With `corrected` the draws are those of `posterior`, resampled by importance weights. `coords`
         has labels along the model's axes (a NumPyro plate, say), and `dims` names the axes of variables
-        that the model leaves without a name.
+        that the model leaves without a name. After `fit(..., refine=True)` it has all draws of the
+        chains.
         """
+        if self.refined is not None and not corrected:
+            return self.refined.to_arviz(coords=coords, dims=dims)
         found = self._corrected(self._rng(3), draws) if corrected else None
         draws, make = whole(draws, "draws", least=1), adapter("arviz").to_arviz
         return make(self.target, self.q, self._key(3), draws, found, coords=coords, dims=dims)
 
     def summary(self, draws: int = 4000, *, corrected: bool = False, **settings: Any) -> Any:
         """Mean, standard deviation and interval of every variable, by `arviz_stats.summary`."""
+        if self.refined is not None and not corrected:
+            return self.refined.summary(**settings)
         return adapter("arviz").summary(self.to_arviz(draws, corrected=corrected), **settings)
 
     def history_frame(self) -> Any:
@@ -236,19 +249,50 @@ class FitResult(eqx.Module):
     def _corrected(self, rng: np.random.Generator, draws: int) -> PosteriorDraws:
         return resampled(self.target, self.q, rng, whole(draws, "draws", least=1))
 
-    def diagnose(self, draws: int = 2000, restarts: Sequence["FitResult"] = ()) -> Diagnosis:
+    def diagnose(
+        self,
+        draws: int = 2000,
+        restarts: Sequence["FitResult"] = (),
+        *,
+        seconds: float | int | None = None,
+        settings: Diagnostics | None = None,
+        progress: bool | None = None,
+    ) -> Diagnosis:
         """One verdict (trust, use the corrected draws, do not trust), why, and what to do.
 
-        Takes about as long as the fit: `draws` for importance weights, then short chains and climbs.
-        `restarts` are other fits of the same target, which should agree with this one, beside those that
-        the fit has made itself.
+        Draws of q for importance weights, then short chains, climbs to other modes and far tails.
+
+        Args:
+            draws: draws of q for importance weights, at least; fewer where coordinates are many.
+            restarts: other fits of the same target, which should agree with this one, beside those that
+                the fit has made itself.
+            seconds: the most time that it takes. By default as long as the fit took, or five seconds,
+                whichever is more. What there is no time for is listed, and nothing is trusted without
+                it.
+            settings: the numbers by which a fit is judged, `Diagnostics()` by default.
+            progress: a line on the terminal; by default if standard error is one.
         """
+        settings = Diagnostics() if settings is None else settings
+        if seconds is None:
+            seconds = max(settings.least_seconds, self.clock.get("total", 0.0))
+        elif not seconds > 0:
+            raise ValueError(f"seconds must be positive; got {seconds!r}")
         rng = self._rng(0)
         ending = Ending(self.status, self.hint)
         others = [Restart(*moments(other.q, rng), other.elbo, other.elbo_error) for other in restarts]
         others += [] if self.restarts is None else self.restarts.others
         draws = whole(draws, "draws", least=1)
-        found = diagnose(self.target, self.q, ending, rng, draws=draws, restarts=others)
+        found = diagnose(
+            self.target,
+            self.q,
+            ending,
+            rng,
+            draws=draws,
+            restarts=others,
+            seconds=float(seconds),
+            settings=settings,
+            progress=progress,
+        )
         self.remembered.diagnosis = found
         return found
 
@@ -260,8 +304,41 @@ class FitResult(eqx.Module):
         """
         return linear_response(self.target, self.q, self._rng(1), coordinates)
 
+    def refine(
+        self,
+        seconds: float | int = 60.0,
+        *,
+        settings: Refine | None = None,
+        sampler: str | None = None,
+        progress: bool | None = None,
+    ) -> Refined:
+        """Posterior draws by NUTS chains that start from q's draws and move in q's coordinates.
+
+        Args:
+            seconds: the most time, apart from warm-up and a first block of moves.
+            settings: chains, draws of each, and the R-hat and effective sizes that end the run,
+                `Refine()` by default.
+            sampler: "numpyro" or "blackjax", whichever is installed by default.
+            progress: a line on the terminal; by default if standard error is one.
+        """
+        if not seconds > 0:
+            raise ValueError(f"seconds must be positive; got {seconds!r}")
+        return refine(
+            self.target,
+            self.q,
+            self._rng(5),
+            seconds=float(seconds),
+            settings=Refine() if settings is None else settings,
+            sampler=sampler,
+            progress=progress,
+        )
+
     def for_nuts(self, chains: int = 4, *, dense: bool | None = None) -> NutsStart:
-        """Starting points and an inverse mass matrix for NumPyro's or BlackJAX's NUTS."""
+        """Starting points and an inverse mass matrix for NumPyro's or BlackJAX's NUTS.
+
+        Its `coordinates` have the transformed density, in which the posterior is about a standard normal
+        as far as q is right.
+        """
         chains = whole(chains, "chains", least=1)
         return nuts_start(self.target, self.q, self._rng(2), chains, dense=dense)
 

@@ -31,6 +31,7 @@ SENTENCES = {
     "evidence": "the verdict on {family} would be '{verdict}': {why}; look for a family that mends it",
     "up": "{richer} gained {gained:.2f} ± {error:.2f} nats over {family} and takes its place",
     "not up": "{richer} gained {gained:.2f} ± {error:.2f} nats over {family}, which is no clear gain",
+    "mixture": "Newton steps of a mixture with {components} components led to an ELBO of {elbo:.2f}",
     "bend": "bending the Gaussian on the host led to an ELBO of {elbo:.2f}; the last round gained "
     "{gained:.3f} ± {error:.3f} nats",
     "newton": "Newton steps on the target's average gradient and curvature led to an ELBO of "

@@ -53,7 +53,9 @@ class Stop(eqx.Module):
         if self.conclusive:
             # A clear loss is taken back by the solver, and is no sign that nothing is left to gain.
             return change.clearly_below() or not change.non_negative.clearly_below(self.gain)
-        return change.clearly_above(self.gain)
+        # Far from the answer the draws may not tell how much was gained, only that something was.
+        unclear = change.error > self.gain and change.nats > self.gain
+        return change.clearly_above(self.gain) or unclear
 
     def kept(self, best: Candidate, found: Candidate, change: Difference) -> Candidate:
         """Which of the two stays."""

@@ -1,9 +1,9 @@
 """What a study's records say in a few numbers: best ELBO, time to target, medians over repetitions.
 
 The target on a task and family is the best ELBO that any run ends with, less one nat. A run arrives
-where it is at the target and stays there (`evaluation/arrival.py`). Records are paired (all rows of a
-repetition share evaluation draws), so what noise is left hits every row alike. Pure numpy: reports use
-this without jax.
+where it is at the target and stays there to its end (`evaluation/arrival.py`). Records are paired (all
+rows of a repetition share evaluation draws), so what noise is left hits every row alike. Pure numpy:
+reports use this without jax.
 """
 
 import math
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..evaluation.arrival import arrival_index
+from ..evaluation.arrival import held_index
 from . import clock
 from .plateau import late_elbo, on_plateau
 from .records import Record
@@ -169,7 +169,10 @@ def problem(record: Record) -> Problem:
 def _arrival(record: Record, best: float, nats: float) -> Arrival:
     target, elbo = best - nats, record.elbo
     # The final answer was evaluated once more: a run may arrive with its last step.
-    place = arrival_index(np.append(elbo, float(record.outcome.get("elbo", math.nan))), target)
+    answer = float(record.outcome.get("elbo", math.nan))
+    # A method that ends itself is evaluated a few times only: it arrives with its answer.
+    told = np.append(elbo, answer)
+    place = held_index(told, target, 2) if record.cell.ends_itself else held_index(told, target)
     if place is None or len(elbo) == 0:
         return Arrival(record, best, target, None, None)
     place = min(place, len(elbo) - 1)

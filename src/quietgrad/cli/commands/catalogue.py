@@ -5,7 +5,9 @@ from rich.table import Table
 
 from ..._util.environment import environment
 from ...datasets import files, tasks
+from ...energy import REGISTRY as ENERGY_METHODS
 from ...estimators import REGISTRY as ESTIMATORS
+from ...estimators.scores import REGISTRY as SCORES
 from ...families import REGISTRY as FAMILIES
 from ...methods import REGISTRY as METHODS
 
@@ -23,6 +25,12 @@ def print_catalogue() -> int:
         "families": {name: first_line(cls) for name, cls in FAMILIES.items()},
         "methods": {name: first_line(cls) for name, cls in METHODS.items()},
         "estimators": {name: first_line(make) for name, make in ESTIMATORS.items()},
+        "scores of semi-implicit families (SemiImplicitPathwise)": {
+            name: first_line(cls) for name, cls in SCORES.items()
+        },
+        "methods for energies (fit_energy)": {
+            name: first_line(make) for name, make in ENERGY_METHODS.items()
+        },
     }
     for kind, entries in registries.items():
         table = Table(title=kind, show_header=False, title_justify="left", box=None)

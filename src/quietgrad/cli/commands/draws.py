@@ -17,8 +17,10 @@ STORED = 2**25
 SHOWN = 20
 
 
-def which(verdict: Verdict | None) -> str:
+def which(verdict: Verdict | None, *, refined: bool = False) -> str:
     """Which of the files hold draws to use, in a sentence."""
+    if refined:
+        return f"{DRAWS} and {SUMMARY} are those of chains that started from q; the verdict is of q"
     if verdict is Verdict.CORRECTED:
         return (
             f"use {CORRECTED_DRAWS} and {CORRECTED_SUMMARY}, which are corrected by importance weights; "
@@ -35,7 +37,9 @@ def write_draws(stage: Path, result: FitResult, verdict: Verdict | None) -> None
     size = max(result.q.dim, result.target.rows, 1)
     count = int(np.clip(STORED // size, 100, 2000))
     table, title = _write(stage / DRAWS, stage / SUMMARY, result.to_arviz(count)), "summary of q"
-    if verdict is Verdict.CORRECTED:
+    if result.refined is not None:
+        title = "summary of the chains' draws"
+    elif verdict is Verdict.CORRECTED:
         tree = result.to_arviz(count, corrected=True)
         table = _write(stage / CORRECTED_DRAWS, stage / CORRECTED_SUMMARY, tree)
         title = f"summary of the corrected draws (that of q itself, which is off, is in {SUMMARY})"

@@ -1,5 +1,6 @@
 """`quietgrad fit`: one model, one family, a table, and if asked a verdict and a folder of results."""
 
+import dataclasses
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -50,6 +51,7 @@ def fit_command(
     checkpoint: Path | None = None,
     start: Path | None = None,
     diagnose: bool | None = None,
+    refine: bool = False,
     **options: Any,
 ) -> int:
     """Fit, print, write, and return the exit code that goes with the ending and the verdict.
@@ -76,6 +78,7 @@ def fit_command(
         seconds=seconds,
         restarts=restarts,
         checkpoint=checkpoint,
+        refine=refine,
         key=key,
     )
     report: dict[str, Any] = {
@@ -103,6 +106,10 @@ def fit_command(
         diagnosis, reason = _diagnosed(result)
     verdict = None if diagnosis is None else diagnosis.verdict
     code = exit_code(result.status, verdict)
+    if result.refined is not None:
+        Console().print(f"refined: {result.refined}", markup=False, highlight=False)
+        report["refined"] = dataclasses.asdict(result.refined.diagnostics)
+        code = 0 if result.refined.converged else FAILED
     report |= {"verdict": verdict, "exit_code": code}
     if json_path is not None:
         folder.write_json(json_path, _document(report, result))
@@ -115,6 +122,7 @@ def fit_command(
             restarts,
             seed,
             settings.precision(),
+            refine,
         )
         with folder.staged(out) as stage:
             write_repeat(stage, out, model, name, call, command_line())
@@ -148,7 +156,7 @@ def _write(
     """Everything but the code that repeats it; what takes longest to make again comes first."""
     result.save(stage / folder.SAVED)
     folder.write_history(stage, result)
-    folder.write_verdict(stage, diagnosis, reason)
+    folder.write_verdict(stage, diagnosis, reason, refined=result.refined is not None)
     verdict = None if diagnosis is None else diagnosis.verdict
     write_draws(stage, result, verdict)
     finite = result.status is not Status.NON_FINITE

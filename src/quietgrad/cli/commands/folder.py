@@ -89,17 +89,20 @@ def write_history(stage: Path, result: FitResult) -> None:
         writer.writerows(zip(*(column.tolist() for column in result.history.values()), strict=True))
 
 
-def write_verdict(stage: Path, diagnosis: Diagnosis | None, reason: str) -> None:
+def write_verdict(
+    stage: Path, diagnosis: Diagnosis | None, reason: str, *, refined: bool = False
+) -> None:
     """verdict.txt and verdict.json; without a diagnosis they say why there is none."""
     words = f"not diagnosed: {reason}" if diagnosis is None else str(diagnosis)
     verdict = None if diagnosis is None else diagnosis.verdict
-    (stage / "verdict.txt").write_text(f"{words}\nwhich draws: {draws.which(verdict)}\n")
+    use = draws.which(verdict, refined=refined)
+    (stage / "verdict.txt").write_text(f"{words}\nwhich draws: {use}\n")
     document = {"verdict": None, "reasons": [reason]}
     if diagnosis is not None:
         document = {
             field.name: getattr(diagnosis, field.name) for field in dataclasses.fields(diagnosis)
         }
-    write_json(stage / "verdict.json", {**document, "which_draws": draws.which(verdict)})
+    write_json(stage / "verdict.json", {**document, "which_draws": use})
 
 
 def write_json(path: Path, document: Mapping[str, Any]) -> None:

@@ -27,6 +27,7 @@ class Call(NamedTuple):
     restarts: int
     seed: int
     double: bool
+    refine: bool = False
 
 
 def command_line() -> str:
@@ -51,6 +52,7 @@ def write_repeat(folder: Path, final: Path, model: Model, name: str, call: Call,
         "batch_size": call.batch_size,
         "seconds": call.seconds,
         "restarts": call.restarts if call.restarts > 1 else None,
+        "refine": call.refine or None,
     }
     given = "".join(f"    {key}={value},\n" for key, value in settings.items() if value is not None)
     text += (

@@ -56,7 +56,7 @@ class CurvedRung(AbstractRung):
 
     def mends(self, evidence: Evidence) -> bool:
         """Whatever a Gaussian cannot follow, but not several modes."""
-        return isinstance(evidence.q, HasMoments)
+        return isinstance(evidence.q, HasMoments) and not evidence.modes
 
     def solve(self, fit: "Fit", below: Candidate) -> Ending | None:
         """The better of two orders."""
@@ -80,8 +80,11 @@ class CurvedRung(AbstractRung):
         assert run is not None
         rounds = (2**self.rounds - 1) * self.solver.length
         stop = Stop(gain=fine, patience=1, iterations=rounds, conclusive=True, keep="last")
-        start = run.best._replace(step=session.steps)
-        run = drive(self.solver, start, session, stop, name="bend", state=run.state)
+        start, state = run.best._replace(step=session.steps), run.state
+        if run.feedback is not None and run.feedback.change.clearly_below():
+            assert isinstance(start.q, Curved)
+            state = self.solver.lost(state, start.q)
+        run = drive(self.solver, start, session, stop, name="bend", state=state)
         session.choose(run.best)
         change = run.feedback.change if run.feedback is not None else Difference(0.0, 0.0)
         session.note("bend", elbo=run.best.terms.elbo, gained=change.nats, error=change.error)

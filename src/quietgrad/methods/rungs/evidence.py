@@ -44,7 +44,7 @@ class Evidence(NamedTuple):
             return cls(q, gap)
         with np.errstate(all="ignore"):
             found = gather(target, q, rng, draws)
-        verdict, why = judge(found, Ending(Status.CONVERGED, ""), found.watched.name)
+        verdict, why = judge(found, Ending(Status.CONVERGED, ""))
         return cls(q, gap, verdict, (*why.fatal, *why.wrong, *why.fine), found)
 
     @property

@@ -38,7 +38,8 @@ class FlowRung(AbstractRung):
         return FullRankRung().refuses(fit)
 
     def mends(self, evidence: Evidence) -> bool:
-        """Whatever a Gaussian cannot follow."""
+        """Whatever a Gaussian cannot follow, and a bent one did not: where that gained, couplings gain
+        nothing over it that would be worth their programs (funnels, horseshoes, eight schools)."""
         return isinstance(evidence.q, HasMoments)
 
     def solve(self, fit: "Fit", below: Candidate) -> Ending | None:

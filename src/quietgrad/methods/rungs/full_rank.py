@@ -44,7 +44,7 @@ class FullRankRung(AbstractRung):
 
     def begin(self, fit: "Fit") -> Ending | None:
         """The best full-rank Gaussian, from the mode if that is conclusive."""
-        return fit.within(unit(fit.problem.q), None)
+        return fit.within(unit(fit.problem.q), None, rough=True)
 
     def solve(self, fit: "Fit", below: Candidate) -> Ending | None:
         """The best full-rank Gaussian, from the answer below too."""

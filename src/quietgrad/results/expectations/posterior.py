@@ -12,7 +12,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from ..._numerics.blas import one_blas_thread
 from ...evaluation.points import Points
@@ -31,6 +31,8 @@ LEAST_SHARE = 0.85
 # Parts of a single chain, which fits are made without in turn.
 PARTS = 5
 LEAST_DRAWS = 20
+# A variance below which a number does not vary.
+TINY = 1e-300
 # Columns beyond which second order would take minutes, and memory for their products.
 MOST_COLUMNS = 3000
 # Standard errors that the mean of a score may be from zero. Of draws of the right posterior none in
@@ -182,8 +184,23 @@ def _compared(
             # Beside a plain mean; an order that was asked for is used whatever it does.
             asked = np.inf if order is not None else LEAST_SHARE
             smaller = found.error < np.where(best.order == 0, asked, 1.0) * best.error
+            if order is None:
+                smaller &= _quieter_everywhere(left, values, groups)
             best = _Estimates(*(np.where(smaller, a, b) for a, b in zip(found, best, strict=True)))
     return plain, best
+
+
+def _quieter_everywhere(
+    left: Values, values: Values, groups: list[slice]
+) -> Bool[np.ndarray, " numbers"]:
+    """Whether what is left of a function varies less than the function in every group of draws.
+
+    Each group is judged by coefficients that have not seen it. Where tails are heavy a few draws decide
+    over errors of all draws; they are in one group or another, and a fit that only seems to help loses
+    in some.
+    """
+    ratios = [np.var(left[g], axis=0) / np.maximum(np.var(values[g], axis=0), TINY) for g in groups]
+    return np.max(ratios, axis=0) < 1
 
 
 def _warn_of_other_draws(scores: _Estimates) -> None:

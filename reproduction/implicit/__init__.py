@@ -1,0 +1,1 @@
+"""The paper's future work: Stein weights for semi-implicit families and energies, as a study."""

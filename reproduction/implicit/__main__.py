@@ -1,0 +1,119 @@
+"""`python -m reproduction.implicit run|page`: the study in pieces that are kept, and its page.
+
+A cell is one JSON file of rows, named by what it is about. A cell that is there is not computed again,
+so that an interrupted run goes on. Seconds are processor seconds, so that other work on the machine does
+not change what a method gets done.
+"""
+
+import argparse
+import functools
+import json
+import sys
+import time
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Parse, and run or make the page."""
+    parser = argparse.ArgumentParser(prog="python -m reproduction.implicit")
+    parser.add_argument("command", choices=["run", "page"])
+    parser.add_argument("--spec", type=Path, default=HERE / "full.toml")
+    parser.add_argument("--cells", type=Path, default=HERE / "cells")
+    parser.add_argument("--only", default="", help="cells whose name contains this")
+    given = parser.parse_args(arguments)
+    if given.command == "page":
+        from .page import write
+
+        write(given.cells, HERE)
+        return 0
+    spec = tomllib.loads(given.spec.read_text())
+    return run(spec, given.cells, given.only)
+
+
+def run(spec: dict[str, Any], cells: Path, only: str = "") -> int:
+    """Every cell that is not there yet; what fails is told and makes the exit code 1."""
+    cells.mkdir(parents=True, exist_ok=True)
+    failed = 0
+    for name, compute in plan(spec, cells).items():
+        file = cells / f"{name}.json"
+        if only not in name or file.exists():
+            continue
+        began = time.process_time()
+        try:
+            rows = compute()
+        except Exception as error:  # noqa: BLE001  one cell's failure is no reason to lose the others
+            failed += 1
+            print(f"{name}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+            continue
+        file.write_text(json.dumps(rows, indent=0) + "\n")
+        print(f"{name}: {time.process_time() - began:.0f} processor seconds", flush=True)
+    return 1 if failed else 0
+
+
+def plan(spec: dict[str, Any], cells: Path) -> dict[str, Callable[[], list[dict[str, Any]]]]:
+    """The cells of a spec by name, in the order in which they are computed."""
+    cache = cells / "cache"
+    made: dict[str, Callable[[], list[dict[str, Any]]]] = {}
+
+    def scores(name: str, seed: int) -> list[dict[str, Any]]:
+        from .scores_cell import rows
+
+        return rows(name, start(name, cache), spec["scores"], seed)
+
+    def distances(name: str, method: str, seed: int) -> list[dict[str, Any]]:
+        from .distances_cell import rows
+
+        return rows(name, method, start(name, cache), spec["distances"], seed, cache)
+
+    def floor(name: str) -> list[dict[str, Any]]:
+        from .distances_cell import floor as between_halves
+
+        return [between_halves(name, cache)]
+
+    def energies(name: str, method: str, seed: int) -> list[dict[str, Any]]:
+        from .energies_cell import rows
+
+        return rows(name, method, spec["energies"], seed)
+
+    # One seed after the other: a run that is stopped has whole comparisons.
+    for seed in range(spec["seeds"]):
+        for name in spec["scores"]["targets"]:
+            made[f"scores-{name}-{seed}"] = functools.partial(scores, name, seed)
+        for name in spec["distances"]["targets"]:
+            made[f"distances-{name}-reference"] = functools.partial(floor, name)
+            for method in spec["distances"]["methods"]:
+                cell = functools.partial(distances, name, method, seed)
+                made[f"distances-{name}-{method}-{seed}"] = cell
+        for name in spec["energies"]["problems"]:
+            for method in spec["energies"]["methods"]:
+                cell = functools.partial(energies, name, method, seed)
+                made[f"energies-{name}-{method}-{seed}"] = cell
+    return made
+
+
+def start(name: str, cache: Path) -> Any:
+    """The full-rank Gaussian that all semi-implicit methods start from; kept in `cache`."""
+    import jax.numpy as jnp
+    import jax.random as jr
+    import numpy as np
+
+    import quietgrad as qg
+
+    from .targets import target_of
+
+    file = cache / f"start-{name}.npz"
+    if not file.exists():
+        cache.mkdir(parents=True, exist_ok=True)
+        q = qg.fit(target_of(name)[1], "full-rank", key=jr.key(0)).q
+        np.savez(file, loc=q.loc, packed=q.packed)
+    stored = np.load(file)
+    return qg.FullRank(loc=jnp.asarray(stored["loc"]), packed=jnp.asarray(stored["packed"]))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,26 @@
+"""Estimates of the score of a semi-implicit q, which is an expectation over q(eps | z)."""
+
+from .chain import HmcChain
+from .importance import LinearisedImportance, SharedImportance
+from .score import AbstractScore
+from .stein import SteinChain, SteinLinearised
+from .uivi import ChainMean
+
+REGISTRY: dict[str, type[AbstractScore]] = {
+    "chain": ChainMean,
+    "stein-chain": SteinChain,
+    "stein-linearised": SteinLinearised,
+    "shared-importance": SharedImportance,
+    "linearised-importance": LinearisedImportance,
+}
+
+__all__ = [
+    "REGISTRY",
+    "AbstractScore",
+    "ChainMean",
+    "HmcChain",
+    "LinearisedImportance",
+    "SharedImportance",
+    "SteinChain",
+    "SteinLinearised",
+]

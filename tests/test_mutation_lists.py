@@ -13,6 +13,7 @@ def lists(monkeypatch):
     return pytest.importorskip("tools.mutations", reason="the tools are not part of a package")
 
 
+@pytest.mark.slow
 def test_every_seeded_bug_has_its_place(lists):
     from tools.mutations.finding import Gone, find
 

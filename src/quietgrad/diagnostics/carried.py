@@ -5,6 +5,8 @@ outside of it. In q's base coordinates (`coordinates.py`) the posterior is about
 everywhere, as far as q is right.
 """
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import numpy as np
@@ -17,11 +19,13 @@ from ..families import AbstractFamily, Invertible
 from ..targets import Target
 from .chains import Chains, Sampler
 from .coordinates import BaseCoordinates
+from .draws import carry
 from .metric import Metric
 from .settings import Diagnostics
 
-# Points that one call of a program takes.
-TOGETHER = 32
+# Points that one call of a program takes, and base draws that are carried together: as `draws.py` does,
+# so that its program serves.
+TOGETHER, CARRIED = 32, 128
 
 
 class CarriedSampler:
@@ -50,7 +54,8 @@ class CarriedSampler:
         chains, q = self._sampler.run(gradients), self._coordinates.q
         moves, count, base = chains.z.shape
         e = np.concatenate([chains.start, chains.z.reshape(-1, base)])
-        z, log_q = self._blocks(_carried, q, e)
+        blocks = [carry(q, _filled(e[n : n + CARRIED], CARRIED)) for n in range(0, len(e), CARRIED)]
+        z, log_q = (np.concatenate(part)[: len(e)] for part in zip(*blocks, strict=True))
         prior = np.sum(q.base.host_log_prob(e), axis=1)[count:].reshape(moves, count)
         values = chains.values + log_q[count:].reshape(moves, count) - prior
         z = z.astype(float)
@@ -63,15 +68,20 @@ class CarriedSampler:
         value, slope = self._blocks(_slopes, self._coordinates, e)
         return value, slope
 
-    def _blocks(self, program, of, x: Float[np.ndarray, "points _"]) -> tuple[np.ndarray, ...]:  # noqa: ANN001
+    def _blocks(self, program: Any, of: Any, x: Float[np.ndarray, "points _"]) -> tuple[np.ndarray, ...]:
         """A program at many points, in blocks of one size."""
         found = []
         for first in range(0, len(x), TOGETHER):
             some = x[first : first + TOGETHER]
-            block = np.concatenate([some, np.repeat(some[-1:], TOGETHER - len(some), axis=0)])
-            made = jax.device_get(program(of, on_device(block, self._coordinates.dtype)))
+            block = on_device(_filled(some, TOGETHER), self._coordinates.dtype)
+            made = jax.device_get(program(of, block))
             found.append([np.asarray(part, float)[: len(some)] for part in made])
         return tuple(np.concatenate(part) for part in zip(*found, strict=True))
+
+
+def _filled(x: Float[np.ndarray, "some _"], count: int) -> Float[np.ndarray, "count _"]:
+    """Rows repeated up to a number of them: programs are made for one."""
+    return np.concatenate([x, np.repeat(x[-1:], count - len(x), axis=0)])
 
 
 @eqx.filter_jit
@@ -79,13 +89,6 @@ def _slopes(
     coordinates: BaseCoordinates, e: Float[Array, "points base"]
 ) -> tuple[Float[Array, " points"], Float[Array, "points base"]]:
     return over_points(jax.value_and_grad(coordinates.log_density), e)
-
-
-@eqx.filter_jit
-def _carried(
-    q: AbstractFamily, e: Float[Array, "points base"]
-) -> tuple[Float[Array, "points dim"], Float[Array, " points"]]:
-    return over_points(q.transport_and_log_prob, e)
 
 
 @eqx.filter_jit

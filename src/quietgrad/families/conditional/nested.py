@@ -99,9 +99,15 @@ class Nested(AbstractConditional):
                 jnp.full_like(before, jnp.max(found.sizes)) if self.structure.chained else found.sizes
             )
             worse = ~(sizes <= before)
-            after = jnp.where(worse, base + SHORTER * (x - base), found.after)
+            after = jnp.where(worse[None, :], base + SHORTER * (x - base), found.after)
             size = jnp.max(jnp.where(worse, jnp.inf, sizes))
-            return after, jnp.where(worse, base, x), jnp.where(worse, before, sizes), size, count + 1
+            return (
+                after,
+                jnp.where(worse[None, :], base, x),
+                jnp.where(worse, before, sizes),
+                size,
+                count + 1,
+            )
 
         infinite = jnp.full((), jnp.inf, x.dtype)
         start = x, x, jnp.full(x.shape[1], jnp.inf, x.dtype), infinite, jnp.zeros((), jnp.int32)

@@ -69,15 +69,17 @@ class NestedSkewed(Nested):
         first, second = jax.vmap(derivatives)(points[:, None, :])
         first, second = first[:, 0], second[:, 0]
         root = jnp.sqrt(1 + node**2)[:, None]
-        t = skewed(node[:, None], a[None, :])
-        along = jnp.stack([jnp.ones_like(t), s * t, s * skewed_by_a(node[:, None], a[None, :])])
+        each, wide = a[None, :], s[None, :]
+        t = skewed(node[:, None], each)
+        along = jnp.stack([jnp.ones_like(t), wide * t, wide * skewed_by_a(node[:, None], each)])
         ratio = node[:, None] / root
-        flat = (jnp.sinh(a) + ratio * jnp.cosh(a)) / (jnp.cosh(a) + ratio * jnp.sinh(a))
+        up, across = jnp.sinh(each), jnp.cosh(each)
+        flat = (up + ratio * across) / (across + ratio * up)
         zero, one = jnp.zeros_like(a), jnp.ones_like(a)
         mean_flat = weight @ flat
         gradient = jnp.einsum("k,kn,pkn->pn", weight, first, along)
         gradient = gradient + jnp.stack([zero, one, mean_flat])
-        steep = jax.lax.stop_gradient(jnp.maximum(-second, LEAST_SHARE / s**2))
+        steep = jax.lax.stop_gradient(jnp.maximum(-second, LEAST_SHARE / wide**2))
         inner = jnp.einsum("k,kn,pkn,rkn->prn", weight, steep, along, along)
         square = weight @ flat**2
         shape = jnp.stack(
@@ -115,7 +117,7 @@ class NestedSkewed(Nested):
 
     def _points(self, x: Float[Array, "3 n"]) -> Float[Array, "nodes n"]:
         node = _rule(x.dtype)[0]
-        return x[0] + jnp.exp(x[1]) * skewed(node[:, None], x[2][None, :])
+        return x[:1] + jnp.exp(x[1:2]) * skewed(node[:, None], x[2:])
 
 
 def skewed_by_a(e: Float[Array, "..."], a: Float[Array, "..."]) -> Float[Array, "..."]:

@@ -4,6 +4,7 @@ A method tells the recorder what it has found and asks it when to stop; it keeps
 """
 
 import contextlib
+import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
@@ -15,6 +16,7 @@ from .._util.random import Streams, key_of
 from ..diagnostics.propriety import DEFAULT as PROPRIETY
 from ..diagnostics.propriety import log_density_probe
 from ..estimators import AbstractEstimator, name_of
+from ..evaluation.difference import Difference
 from ..evaluation.elbo_terms import ElboEvaluator, ElboTerms, paired_difference
 from ..evaluation.points import Points
 from ..evaluation.resolution import RESOLVED, resolved
@@ -33,6 +35,8 @@ from .progress import Progress
 from .snapshot import Stored
 
 NO_CHECKPOINT = NullCheckpoint()
+# Draws of a stochastic step: a pair, as the usual estimator takes.
+STEP_DRAWS = 2
 T = TypeVar("T")
 Row = dict[str, float | int]
 
@@ -147,6 +151,30 @@ class Recorder:
         if self._points is None:
             return True
         return resolved(self._points, terms.mean, terms.std, self.rng("resolution"))
+
+    def sharper(
+        self, found: Candidate, best: Candidate, change: Difference, gain: float, steps: int
+    ) -> Difference:
+        """The change from `best` to `found` at more draws and all rows, until it is clear whether it is
+        worth `gain` nats.
+
+        At most as many rows are evaluated as the last `steps` used, which is half of what another round
+        would use. `change` itself if there is no room for more.
+        """
+        evaluator = self.evaluators.precise
+        if evaluator is None or not math.isfinite(change.nats):
+            return change
+        target = self.problem.whole
+        rows = max(1, target.rows)
+        used = STEP_DRAWS * steps * (self.problem.batch_size or rows)
+        each = 2 * 2 * evaluator.pairs * rows
+        times = 1
+        while times * each <= used and not change.conclusive(gain):
+            change = paired_difference(
+                evaluator.terms(found.q, times=times), evaluator.terms(best.q, times=times)
+            )
+            times *= 4
+        return change
 
     def evaluate(self, q: AbstractFamily, step: int, state: PyTree = None) -> Candidate:
         """Evaluate q and record it, on the clock of evaluations."""

@@ -17,7 +17,7 @@ import equinox as eqx
 from .._util.checks import whole
 from ..diagnostics.expected_gain import expected_gain
 from ..estimators import AbstractEstimator, resolve
-from ..evaluation.difference import Difference
+from ..evaluation.difference import STANDARD_ERRORS, Difference
 from ..evaluation.elbo_terms import paired_difference
 from ..evaluation.points import Points
 from ..families import AbstractFamily, FitsQuadratic, FullRank, MeanField
@@ -45,7 +45,9 @@ class Auto(AbstractMethod):
     """Needs no tuning. `print(Auto())` shows its plan: solvers, and when one follows another.
 
     `gain` nats are worth going on for, in high dimensions `gain_each` for each coordinate: a mean that
-    is 0.014 posterior sds off costs 1e-4. `steps` bound the stochastic ones. Any `estimator` but "auto"
+    is 0.014 posterior sds off costs 1e-4. Steps on minibatches leave the mean of every coordinate in
+    motion: `gain_each_in_batches`, 1e-3, is 0.045 sds, half of what a verdict can tell, and to get below
+    it takes ever longer rounds. `steps` bound the stochastic ones. Any `estimator` but "auto"
     is kept throughout. With `by_clock` off, estimators are compared by gradient evaluations instead of
     seconds, and a fit can be repeated exactly. `fixed_draws=False` takes stochastic steps only.
 
@@ -60,6 +62,7 @@ class Auto(AbstractMethod):
     An answer whose estimated distance from the posterior is below `close` times `gain` is not left; the
     estimate is low for a q that is too narrow, hence the small share. Others get a diagnosis from
     `draws` draws, enough for a k-hat with a limit of 0.67, and are left if they would not be trusted.
+    Rungs with programs of their own are tried where there are `compile_for` times `gain` nats to gain.
     """
 
     estimator: AbstractEstimator | str = eqx.field(
@@ -67,6 +70,7 @@ class Auto(AbstractMethod):
     )
     gain: float = 0.5
     gain_each: float = 1e-4
+    gain_each_in_batches: float = 1e-3
     steps: int = eqx.field(converter=lambda n: whole(n, "steps", least=1), default=200_000)
     by_clock: bool = True
     fixed_draws: bool = True
@@ -81,6 +85,7 @@ class Auto(AbstractMethod):
     rungs: tuple[AbstractRung, ...] = RUNGS
     close: float = 0.1
     draws: int = 1000
+    compile_for: float = 0.5
 
     def refuses(self, target: Target, q: AbstractFamily, batch_size: int | None) -> str | None:
         """What a fixed estimator objects to."""
@@ -161,7 +166,8 @@ class Fit:
 
     def __init__(self, auto: Auto, problem: Problem, session: Recorder):
         self.auto, self.problem, self.session = auto, problem, session
-        self.gain = max(auto.gain, auto.gain_each * problem.q.dim)
+        each = auto.gain_each if problem.batch_size is None else auto.gain_each_in_batches
+        self.gain = max(auto.gain, each * problem.q.dim)
         self.given = given_start(problem, session)
         # What an ending is held against: the start itself, not the mode or where it was found to lead.
         # A start that was given has been recorded, even if its ELBO is not finite.
@@ -288,7 +294,7 @@ class Fit:
         if left is not None and left.clearly_above(self.gain):
             hint = f"rounds of steps gain little, but a Newton step is expected to gain {left}"
             return Status.BUDGET, hint
-        return Status.CONVERGED, "the last round of steps gained too little to be worth another"
+        return Status.CONVERGED, self._too_little(run)
 
     def annealed(
         self,
@@ -322,6 +328,7 @@ class Fit:
             # A short round that gains nothing proves little.
             least=solver.length + 1,
             conclusive=True,
+            sharp=self.problem.batch_size is not None,
         )
         return drive(solver, start, self.session, stop, name=name)
 
@@ -375,8 +382,23 @@ class Fit:
         self.session.note("search stop", left=left.nats, left_error=left.error)
         return Status.CONVERGED, f"a further Newton step is expected to gain {left}"
 
+    def _too_little(self, run: Run) -> str:
+        """Why rounds ended, and what another one could gain at most: it would be twice as long."""
+        hint = "the last round of steps gained too little to be worth another"
+        if run.feedback is None:
+            return hint
+        change = run.feedback.change
+        most = change.non_negative.nats + STANDARD_ERRORS * change.error
+        return (
+            f"{hint}: {change}, so that at most about {most:.2g} nats remain for a round twice as long"
+        )
+
     def _exhausted(self, run: Run) -> str:
-        hint = f"the ELBO was still rising, or too noisy to tell, after {run.best.step:,} steps"
+        hint = f"the steps, {run.best.step:,}, were used up"
+        if run.feedback is not None:
+            change, rising = run.feedback.change, run.feedback.change.clearly_above()
+            last = "still rising" if rising else "too noisy to tell whether the ELBO still rises"
+            hint += f", {last}: the last round gained {change}"
         more = "more steps" if self.problem.batch_size is None else "more steps, or a larger batch_size"
         return f"{hint}; give {more}"
 

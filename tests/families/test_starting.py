@@ -17,7 +17,7 @@ CONTAINED = {
     "mean-field": {"mean-field"},
     "low-rank": {"mean-field", "low-rank"},
     "full-rank": {"mean-field", "low-rank", "full-rank"},
-    "mixture": {"mean-field", "low-rank", "full-rank", "mixture"},
+    "mixture": {"mean-field", "low-rank", "full-rank", "arrowhead", "chain", "mixture"},
     "real-nvp": {"real-nvp"},
     "real-nvp-affine": {"mean-field", "real-nvp-affine"},
     "real-nvp-whitened": {"mean-field", "full-rank", "real-nvp-whitened"},

@@ -4,9 +4,10 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from ...diagnostics.draws import Draws, draw
+from ...diagnostics.draws import Draws, carry, draw
 from ...evaluation.difference import Difference
 from ...evaluation.elbo_terms import ElboEvaluator, paired_difference
+from ...evaluation.host_draws import sobol_pairs
 from ...families import AbstractFamily, Components, FullRank, Mixture
 from ...session import Candidate
 from ...session.clock import OPTIMISE
@@ -27,10 +28,10 @@ class MixtureRung(AbstractRung):
 
     `climbs` climbs of `trials` trial steps begin far away; the `most` best of their modes become
     components. In up to `most_dim` coordinates `counts` components in turn are fitted to `draws`
-    weighted draws of the answer so far, as long as each count clearly gains `faint` times the gain: a
-    mixture that is the posterior is found to all digits. In more coordinates weighted draws say little,
-    and only modes are a reason to try. Runs take at most `steps` Newton steps.
-    Components without which the ELBO does not clearly fall by `faint` times the gain are removed.
+    weighted draws of a Gaussian `wider` than the answer so far, while they clearly gain `faint` times
+    the gain: a mixture that is the posterior is found to all digits. In more coordinates weighted draws
+    say little, and only modes are a reason to try. Runs take at most `steps` Newton steps. Components
+    without which the ELBO does not clearly fall by `faint` times the gain are removed.
     """
 
     title: ClassVar[str] = "a mixture of Gaussians"
@@ -42,6 +43,7 @@ class MixtureRung(AbstractRung):
     trials: int = 40
     most: int = 24
     draws: int = 1024
+    wider: float = 2.0
     counts: tuple[int, ...] = (2, 4, 8)
     steps: int = 40
     faint: float = 0.004
@@ -81,7 +83,7 @@ class MixtureRung(AbstractRung):
         if modes is not None and len(modes.loc) > 1:
             best = self._run(fit, modes, faint, f"{len(modes.loc)} modes")
         if below.q.dim <= self.most_dim:
-            best = self._grown(fit, below, drawn, best, faint)
+            best = self._grown(fit, below, best, faint)
         if best is None:
             return None
         answer = self._pruned(fit, best.best, faint)
@@ -92,17 +94,18 @@ class MixtureRung(AbstractRung):
             return Status.CONVERGED, f"Newton steps of {count} components gain too little"
         return Status.BUDGET, f"Newton steps were still gaining after {self.steps} of them"
 
-    def _grown(
-        self, fit: "Fit", below: Candidate, drawn: Draws, best: Run | None, faint: float
-    ) -> Run | None:
-        """More and more components as parts of weighted draws, while they gain."""
+    def _grown(self, fit: "Fit", below: Candidate, best: Run | None, faint: float) -> Run | None:
+        """More and more components as parts of weighted draws, until two counts in a row do not gain."""
+        missed = 0
+        q = below.q
         for number, count in enumerate(self.counts):
             if best is not None:
                 if best.best.terms.gap < faint:
                     break
                 if count <= _count(best.best):
                     continue
-                drawn = self._drawn(fit, best.best.q, number + 1)
+                q = best.best.q
+            drawn = self._drawn(fit, self._wide(q, fit.session.rng("mixture width", number)), number + 1)
             rng = fit.session.rng("mixture parts", number)
             with fit.session.clock.phase(OPTIMISE), np.errstate(all="ignore"):
                 parts = at_parts(drawn, count, rng)
@@ -110,10 +113,20 @@ class MixtureRung(AbstractRung):
             if run is None:
                 continue
             incumbent = below if best is None else best.best
-            if not self._gained(fit, run.best, incumbent).clearly_above(faint):
+            if self._gained(fit, run.best, incumbent).clearly_above(faint):
+                best, missed = run, 0
+            elif missed:
                 break
-            best = run
+            else:
+                # A count may have been unlucky with its draws, or not enough to cross a ridge.
+                missed = 1
         return best
+
+    def _wide(self, q: AbstractFamily, rng: np.random.Generator) -> FullRank:
+        """A Gaussian that is `wider` than q, so that its draws are also where q is too narrow."""
+        z = carry(q, sobol_pairs(q.base, self.draws // 2, q.base_dim, rng))[0]
+        root = np.linalg.cholesky(np.cov(z.T).reshape(q.dim, q.dim))
+        return FullRank.of_host(np.mean(z, axis=0), self.wider * root, q.dtype)
 
     def _gained(self, fit: "Fit", found: Candidate, incumbent: Candidate) -> Difference:
         """The difference of the two, at more draws where the evaluator's cannot tell."""

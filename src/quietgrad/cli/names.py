@@ -7,9 +7,12 @@ Family = Literal[
     "mean-field",
     "low-rank",
     "full-rank",
+    "mixture",
     "real-nvp",
     "real-nvp-affine",
     "real-nvp-whitened",
+    "autoregressive-flow",
+    "spline-flow",
     "semi-implicit",
 ]
 Method = Literal["auto", "sgd", "saa", "bam"]

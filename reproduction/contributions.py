@@ -75,7 +75,9 @@ def run() -> None:
         )
         lines = ",\n".join(json.dumps(row) for row in rows)
         about = json.dumps({"format": 1, "environment": environment()})
-        PATH.write_text(f'{about[:-1]}, "rows": [\n{lines}\n]}}\n', encoding="utf-8")
+        part = PATH.with_suffix(".part")
+        part.write_text(f'{about[:-1]}, "rows": [\n{lines}\n]}}\n', encoding="utf-8")
+        part.replace(PATH)
         print(*place, rows[-1]["elbo"], flush=True)
 
 

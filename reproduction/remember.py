@@ -52,18 +52,24 @@ def numbers(results: Results) -> str:
     if effects["start"]:
         levels = {place: float(np.mean(values)) for place, values in contributions.ends(rows).items()}
         top = contributions.best(rows)
-        narrow = [
-            f"{name} {top - level:.1f} with a {rule} step"
-            for label, name in (("nocv 10", "plain gradients end"), ("quadcv 10", "QuadCV"))
-            for rule in ("constant", "falling")
-            if (level := levels.get(("mean-field-narrow", rule, label))) is not None
-        ]
+        narrow = []
+        for label, name in (
+            ("nocv 10", "plain gradients"),
+            ("quadcv 10", "QuadCV"),
+            ("quiet 2", "`quiet`"),
+        ):
+            known = [
+                f"{top - level:.1f} ({rule})"
+                for rule in ("constant", "falling")
+                if (level := levels.get(("mean-field-narrow", rule, label))) is not None
+            ]
+            narrow += [f"{name} {' and '.join(known)}"] if known else []
         lines.append(
             "- **The start.** With 6,000 steps instead of 36,000 it decides (the picture): a narrower "
             "one"
-            f" gains {_range(effects['start'])} nats, whatever the rest. From it, {', '.join(narrow)} "
-            "nats"
-            " below the best."
+            f" gains {_range(effects['start'])} nats, whatever the rest. From it, runs end so many "
+            "nats below"
+            f" the best, with a constant and with a falling step: {', '.join(narrow)}."
         )
     return re.sub(r"(?<![\w.])-(?=\d)", "−", "\n".join(lines))
 

@@ -98,8 +98,12 @@ def few_programs():
     """Forget compiled programs before they are too many for one process."""
     yield
     due = next(TESTS) % LOOK_EVERY == 0
-    if due and MAPS.exists() and (
-        MAPS.read_bytes().count(b"\n") > MOST_MAPS or int(PAGES.read_text().split()[1]) > MOST_PAGES
+    if (
+        due
+        and MAPS.exists()
+        and (
+            MAPS.read_bytes().count(b"\n") > MOST_MAPS or int(PAGES.read_text().split()[1]) > MOST_PAGES
+        )
     ):
         jax.clear_caches()
         gc.collect()

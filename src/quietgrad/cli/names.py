@@ -13,6 +13,7 @@ Family = Literal[
     "real-nvp-whitened",
     "autoregressive-flow",
     "spline-flow",
+    "semi-implicit",
 ]
 Method = Literal["auto", "sgd", "saa", "bam"]
 Estimator = Literal[
@@ -33,6 +34,10 @@ Estimator = Literal[
     "score",
     "score-loo",
     "score-stein",
+    "sivi",
+    "uivi",
+    "uivi-stein",
+    "ksivi",
     "zvcv-gd-literal",
     "quadcv-literal",
 ]

@@ -3,9 +3,12 @@
 ± is half of a 90% interval over repetitions (over rounds of the timing pass where seconds are compared).
 """
 
+import json
+import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 
+import numpy as np
 from results import (
     ESTIMATORS,
     FAMILIES,
@@ -24,6 +27,7 @@ from quietgrad.report.names import label_name
 from quietgrad.report.numbers import nats, number
 from quietgrad.study.claim import Part, Verdict
 from quietgrad.study.interval import Interval
+from quietgrad.study.records import Record
 from quietgrad.study.summary import Row
 
 MARKS = {
@@ -306,10 +310,22 @@ def judges(results: Results) -> str:
     for task, family, fixed, fresh in pairs:
         gap = results.gain(task, family, fixed, fresh)
         if gap is not None:
-            told = _plusminus(gap) if gap.reps > 1 else f"{gap.middle:+.2f}".replace("-", "−")
+            both = [results.runs(task, family, key) for key in (fixed, fresh)]
+            half = _scatter(*both) if gap.reps < 2 else (gap.high - gap.low) / 2
+            told = f"{gap.middle:+.2f} ± {half:.2f}".replace("-", "−")
             lines.append([task, FAMILIES[family], label_name(fresh[1]), str(gap.reps), told])
     heads = ["task", "family", "row", "reps", "fixed pairs minus fresh draws"]
     return table(heads, lines) if lines else "(not run yet)"
+
+
+def _scatter(first: dict[int, Record], second: dict[int, Record]) -> float:
+    """Half of a 90% interval of a difference of single runs, from the scatter of their last readings."""
+    spread = 0.0
+    for rep in first.keys() & second.keys():
+        for run in (first[rep], second[rep]):
+            late = run.elbo[-max(3, len(run.elbo) // 10) :]
+            spread += float(np.var(late, ddof=1)) / len(late)
+    return 1.64 * math.sqrt(spread)
 
 
 def bias(results: Results) -> str:
@@ -323,6 +339,26 @@ def bias(results: Results) -> str:
             for row in bias_rows(results.study.directory)
         ),
     )
+
+
+def quadcv_bias(results: Results) -> str:
+    """QuadCV with beta from earlier steps and in-sample: bias and variance over NoCV's variance."""
+    path = results.study.directory / "beta.json"
+    rows = json.loads(path.read_text(encoding="utf-8"))["rows"] if path.exists() else []
+    lines = [
+        [
+            row["task"],
+            FAMILIES[row["family"]],
+            each["where"],
+            each["label"],
+            f"{number(each['bias_squared'], 2)} ± {number(each['bias_error'], 1)}",
+            number(each["variance"], 2),
+        ]
+        for row in rows
+        for each in row["bias"]
+    ]
+    heads = ["task", "family", "where", "beta", "bias²", "variance"]
+    return table(heads, lines) if lines else "(not run yet)"
 
 
 def _place(place: tuple[str, str]) -> list[str]:
@@ -385,4 +421,5 @@ TABLES: dict[str, Callable[[Results], str]] = {
     "predictions": predictions,
     "judges": judges,
     "bias": bias,
+    "quadcv-bias": quadcv_bias,
 }

@@ -12,6 +12,7 @@ from .tools import TOOLS
 
 WORDS = {
     "auto": "quietgrad, family chosen",
+    "refined": "quietgrad, family chosen, `refine=True`",
     "nuts": "NUTS, 500 + 500, one chain",
     "svi-normal": "NumPyro SVI, AutoNormal",
     "svi-multivariate": "NumPyro SVI, AutoMultivariateNormal",
@@ -72,7 +73,7 @@ def _counts(own: list[Row], nuts: dict[tuple[str, str], float]) -> list[Any]:
     trusting = [row for row in known if row["verdict"] == "trust"]
     good = [row for row in known if right(row)]
     seconds = [row["processor_seconds"] for row in own if "processor_seconds" in row]
-    first = [row["first_answer"] for row in own if "first_answer" in row]
+    first = [row["first_answer"] for row in own if row.get("first_answer") is not None]
     ratios = [
         row["processor_seconds"] / nuts[row["model"], row["label"]]
         for row in own

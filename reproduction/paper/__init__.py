@@ -18,6 +18,7 @@ from .early import slow_start
 from .elbo import quadcv_lifts, zvcv_is_marginal
 from .evidence import MODELS, Evidence
 from .figure_ablations import ablations
+from .figure_early import early
 from .figure_repetitions import repetitions
 from .predictive import lppd_gains
 from .speed import draws_are_cheap, wall_clock
@@ -61,7 +62,7 @@ def chapter(study: StoredStudy) -> Chapter:
         source=PAPER,
         summary=_summary(claims, " on stand-ins for its data" if stand_ins else ""),
         claims=claims,
-        figures=(repetitions, ablations),
+        figures=(early, repetitions, ablations),
     )
 
 

@@ -172,7 +172,11 @@ def test_every_figure_of_the_paper_is_planned_for_a_whole_study():
         for statistic in ("median", "mean")
     }
     alone = {f"repetitions-{kind}" for kind in ("elbo", "variance-ratio", "lppd", "lppd-zoom")}
-    assert {plan.name for plan in plans} == grids | alone | {"ablation-order", "ablation-inner-steps"}
+    assert {plan.name for plan in plans} == grids | alone | {
+        "ablation-order",
+        "ablation-inner-steps",
+        "early-quadcv",
+    }
     assert all(plan.draw is not None and plan.reason == "" for plan in plans)
 
 

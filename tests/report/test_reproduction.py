@@ -1,15 +1,18 @@
 """The published study: its cells, page and figures from them, and the tables written from them."""
 
+import dataclasses
 import importlib
 import re
 import shutil
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from quietgrad import report
 from quietgrad.report.stored_study import load
+from quietgrad.study.jobs import configuration
 from quietgrad.study.store import Store, studies
 from quietgrad.study.timing import StepTime, Timing, TimingPass, configurations, write_timing
 
@@ -34,7 +37,7 @@ def tables(monkeypatch):
     """The script that writes the tables."""
     monkeypatch.syspath_prepend(str(FOLDER))
     yield importlib.import_module("tables")
-    for name in ("tables", "blocks", "remember"):
+    for name in ("tables", "blocks", "remember", "results", "statements", "contributions"):
         sys.modules.pop(name, None)
 
 
@@ -53,8 +56,9 @@ def test_every_row_that_takes_steps_was_timed():
     study = load(FOLDER)
     assert study.timing is not None
     known = study.timing.by_configuration()
-    planned = configurations(each.cell for each in Store(FOLDER).planned() if each.cell.group != "noise")
-    assert len(known) == len(planned)
+    timed = ("trajectories", "ours", "methods")
+    cells = [each.cell for each in Store(FOLDER).planned() if each.study in timed]
+    assert {configuration(cell) for cell in configurations(cells)} <= known.keys()
     assert max(each.others for each in study.timing.passes) < 0.05
 
 
@@ -101,6 +105,54 @@ def test_a_table_that_was_changed_by_hand_is_found(tables, copy, monkeypatch, tm
     assert "typed by hand" not in text
     assert text.startswith("before\n<!-- table: bias -->\n| where |")
     assert text.endswith("\n<!-- end -->\nafter\n")
+
+
+@pytest.fixture
+def statements(tables):
+    """The script that checks the conclusion."""
+    return importlib.import_module("statements")
+
+
+def test_every_statement_holds(statements, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["statements.py"])
+    assert statements.main() == 0, capsys.readouterr().out
+
+
+def test_a_cell_that_changes_a_sentence_is_found(statements):
+    """ZVCV-GD that ends two nats higher; a second order without bursts."""
+    study = statements.read().study
+    page = statements.PAGE.read_text(encoding="utf-8")
+
+    def bent(change):
+        records = [change(record) for record in study.records]
+        results = statements.Results(dataclasses.replace(study, records=records))
+        return "\n".join(statements.problems(results, page))
+
+    def lifted(record):
+        if record.cell.label != "zvcv-gd" or record.cell.family == "real-nvp":
+            return record
+        columns = {**record.columns, "elbo": record.column("elbo") + 2}
+        return dataclasses.replace(record, columns=columns)
+
+    def smooth(record):
+        if record.cell.label != "zvcv-gd order 2":
+            return record
+        ratio = np.minimum(record.column("variance_ratio"), 0.98)
+        return dataclasses.replace(record, columns={**record.columns, "variance_ratio": ratio})
+
+    assert "zvcv is not true any more" in bent(lifted)
+    assert "Second order adds noise in bursts" in bent(smooth)
+    other = page.replace("Second order adds noise in bursts", "Second order adds noise")
+    results = statements.Results(study)
+    assert any("not on the page" in each for each in statements.problems(results, other))
+
+
+def test_words_that_are_not_the_papers_are_found(statements):
+    results = statements.read()
+    source = " ".join(statements.quotations(results)).replace("%", r"\%")
+    assert not [p for p in statements.problems(results, "", source) if "words" in p]
+    shorter = source.replace("downstream performance", "the ELBO")
+    assert any("not the paper's words" in p for p in statements.problems(results, "", shorter))
 
 
 def test_figures_on_the_page_are_there():

@@ -77,7 +77,8 @@ class Mixture(AbstractFamily, Invertible, OnHost):
         """The mixture with these weights, means and roots."""
         packed = np.stack([host_pack(root) for root in found.root])
         weights = found.log_weights - scipy.special.logsumexp(found.log_weights)
-        return cls(on_device(weights, dtype), on_device(found.loc, dtype), on_device(packed, dtype))
+        weights, loc, packed = (on_device(part, dtype) for part in (weights, found.loc, packed))
+        return cls(logits=weights, loc=loc, packed=packed)
 
     @property
     def dim(self) -> int:
@@ -229,4 +230,4 @@ class Mixture(AbstractFamily, Invertible, OnHost):
             z[:, j] = host_quantile(e[:, j], scipy.special.softmax(log_joint, axis=1), mean, std)
             x[:, :, j] = (z[:, j, None] - mean) / std
             log_joint = log_joint - 0.5 * x[:, :, j] ** 2 - HALF_LOG_2PI - np.log(std)
-        return z, scipy.special.logsumexp(log_joint, axis=1)
+        return z, np.asarray(scipy.special.logsumexp(log_joint, axis=1))

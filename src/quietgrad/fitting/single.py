@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from ..session.streaming import Feed
 from ..status import Status
 from ..targets import Target
 from ..targets.hyperparameters import checked, fitted_beside, fixed_at
+from .by_site import by_site
 from .restarts import fit_restarts, numbered, other_starts
 
 RESUMABLE = "stopped by the user; the same call goes on from here"
@@ -32,7 +34,7 @@ RESUMABLE = "stopped by the user; the same call goes on from here"
 
 def fit(
     target: Target,
-    family: AbstractFamily | str = "mean-field",
+    family: AbstractFamily | str | Mapping[Any, Any] = "mean-field",
     *,
     method: AbstractMethod | str = "auto",
     batch_size: int | None = None,
@@ -55,7 +57,9 @@ def fit(
             `Target.from_pymc`.
         family: a registered name ("mean-field", "low-rank", "full-rank", ...); "auto" for the simplest
             family that no richer one beats; or an instance. An instance is the start: the fit goes on
-            from it, and never returns anything worse.
+            from it, and never returns anything worse. A dict gives every named site a family of its own,
+            or "map" for a point at the maximum:
+            `{"beta": "full-rank", ("a", "b"): "low-rank", "w": "map", "*": "mean-field"}`.
         method: a registered name or an instance with its settings. `Auto()` needs none,
             `Sgd(estimator=..., optimizer=..., steps=...)` takes stochastic gradient steps, `Saa()` fixes
             its draws, `Bam()` is batch and match.
@@ -87,6 +91,13 @@ def fit(
     Raises:
         ValueError: if the arguments do not go together; the message says what to change.
     """
+    by_sites = isinstance(family, Mapping)
+    if isinstance(family, Mapping):
+        instance(target, Target, "target")
+        check_key(key)
+        target, family = by_site(target, family, key=key)
+    if hyperparameters is None and isinstance(target, Target) and target.parameters is not None:
+        hyperparameters = target.parameters.start
     if refine is not False:
         _check_refine(refine)
         result = fit(
@@ -121,6 +132,9 @@ def fit(
             # Pools of rows on disk are targets like the one that was given.
             target = target.with_mesh(mesh)
         problem = problem_of(target, family, batch_size, hyperparameters, key=key)
+        if by_sites:
+            # A start that was made from names, like any other.
+            problem = dataclasses.replace(problem, start_given=False)
         if mesh is not None:
             placed = spread(problem.target) if problem.feed is None else problem.target
             given = problem.whole.with_mesh(None)
@@ -283,6 +297,12 @@ def _given_hyperparameters(target: Target, result: FitResult) -> FitResult:
     """The result as one of the target at the fitted hyperparameters, which everything else asks."""
     q = result.q
     assert isinstance(q, AbstractWithHyperparameters)
+    own = target.parameters
+    if own is not None:
+        found = own.at(target, q.hyperparameters)
+        return dataclasses.replace(
+            result, q=q.of_z, target=found, hyperparameters=own.values(q.hyperparameters)
+        )
     return dataclasses.replace(
         result,
         q=q.of_z,

@@ -128,6 +128,19 @@ def finish_axis(axis: Axes, x: str | None) -> None:
         axis.set_xlabel(AXES[x])
 
 
+def finish_symlog(axis: Axes) -> None:
+    """Ticks at powers of ten on either side of zero, few enough to be read."""
+    reach = max(map(abs, axis.get_ylim()))
+    powers = [10.0**power for power in range(math.ceil(math.log10(max(reach, 10.0))))]
+    shown = powers[:: max(1, math.ceil(len(powers) / 3))]
+    low, high = axis.get_ylim()
+    axis.set_yticks([tick for tick in (*(-p for p in shown), 0.0, *shown) if low <= tick <= high])
+    axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    axis.yaxis.set_minor_locator(NullLocator())
+    axis.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
+    axis.xaxis.set_major_formatter(FuncFormatter(_tick))
+
+
 def _tick(value: float, _: int | None) -> str:
     return f"{value / 1000:g}k" if abs(value) >= 1000 else f"{value:g}"
 

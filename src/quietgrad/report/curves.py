@@ -123,10 +123,13 @@ def _by_time(rows: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]]) -> Curve
     return Curve(step, times, *middle, np.min(values, 0), np.max(values, 0), len(rows), ends=True)
 
 
-def late_limits(middles: Sequence[np.ndarray]) -> tuple[float, float] | None:
+def late_limits(
+    middles: Sequence[np.ndarray], highs: Sequence[np.ndarray] = ()
+) -> tuple[float, float] | None:
     """Limits for an axis of ELBOs (or lppds) that show how the curves end.
 
-    The top is the highest value. The bottom would be the lowest tenth of what the curves do after
+    The top is the highest value, of `highs` in their last fifth too, so that no run that ends above the
+    middles is cut off. The bottom would be the lowest tenth of what the curves do after
     their first fifth, but not so low that the differences at the end, the rise over the last fifth, or
     one nat, take up less than a sixth of the axis.
     """
@@ -145,5 +148,8 @@ def late_limits(middles: Sequence[np.ndarray]) -> tuple[float, float] | None:
     bottom = max(bottom, top - reach)
     # Runs that end far below the others stay in sight.
     bottom = min(bottom, *ends)
+    late = [values[len(values) * 4 // 5 :] for values in highs]
+    late = [values[np.isfinite(values)] for values in late]
+    top = max([top, *(float(np.max(values)) for values in late if len(values))])
     pad = 0.05 * max(top - bottom, 0.1)
     return bottom - pad, top + pad

@@ -18,13 +18,13 @@ from ...structure import Structure
 from ...structure import small_matrices as small
 from ...targets import Target
 from .locals import Locals, local_root
-from .nested import FURTHEST, Nested, NestedLaplace, Newton
+from .nested import Nested, NestedLaplace, Newton
 from .skew import log_slope, skewed
 
 # Nodes of the rule: exact for polynomials up to degree 13.
 NODES = 7
 # A step changes no log scale and no skew by more than this.
-FURTHEST_SHAPE = 0.7
+FURTHEST = 0.7
 # The least f'' that counts, as a share of 1 / s^2: for likelihoods that are not log-concave everywhere.
 LEAST_SHARE = 1e-3
 
@@ -95,10 +95,10 @@ class NestedSkewed(Nested):
         units = jax.lax.stop_gradient(units)
         half = small.solve_vectors(factor, units * gradient)
         move = small.solve_vectors(factor, half, transposed=True)
-        size = jnp.max(jnp.abs(jax.lax.stop_gradient(move)))
-        limit = jnp.asarray([FURTHEST, FURTHEST_SHAPE, FURTHEST_SHAPE], x.dtype)[:, None]
-        largest = jnp.max(jnp.abs(jax.lax.stop_gradient(move)) / limit, axis=0)
-        return Newton(x + units * move / jnp.maximum(1.0, largest), size)
+        shape_size = jnp.max(jnp.abs(jax.lax.stop_gradient(move[1:])), axis=0)
+        shorter = jnp.minimum(1.0, FURTHEST / jnp.maximum(shape_size, 1e-30))
+        move = move * jnp.stack([one, shorter, shorter])
+        return Newton(x + units * move, jnp.max(jnp.abs(half), axis=0))
 
     def locals(self, g: Float[Array, " k"], x: Float[Array, "3 n"]) -> Locals:
         """m, s and a."""

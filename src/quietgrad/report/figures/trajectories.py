@@ -9,7 +9,7 @@ from ...study.clock import Clock, clock_of
 from ...study.records import Record
 from .. import canvas
 from ..curves import STATISTICS, Curve, curve, decay, late_limits
-from ..names import BASELINES, FAMILIES, family_name, in_order, styles
+from ..names import BASELINES, FAMILIES, family_name, in_order, label_name, styles
 from ..stored_study import StoredStudy, draws_of, has_draws
 from .plan import Plan
 
@@ -68,7 +68,9 @@ def elbo_grid(study: StoredStudy, family: str, x: str, statistic: str) -> Figure
     for task in study.tasks():
         runs = [r for r in study.main if (r.cell.family, r.cell.task) == (family, task)]
         known[task] = list(_curves(runs, "elbo", factor).values())
-        limits[task] = late_limits([one.for_limits(statistic) for one in known[task]])
+        limits[task] = late_limits(
+            [one.for_limits(statistic) for one in known[task]], [one.high for one in known[task]]
+        )
 
     def panel(axis: Axes, curves: dict[str, Curve], task: str) -> None:
         looks, end = styles(study.done), canvas.last_x(known[task], x)
@@ -134,6 +136,9 @@ def _grid(
         for place, task in enumerate(tasks):
             axis = axes[row, place]
             here = [r for r in runs if r.cell.task == task and has_draws(r.cell, count)]
+            if row:
+                # Steps with draws of their own are in no further row; what ends itself is a reference.
+                here = [r for r in here if r.cell.draws == count or r.cell.ends_itself]
             curves = {
                 label: one
                 for label in styles(here)
@@ -151,8 +156,22 @@ def _grid(
             below = {r.cell.draws for r in runs if r.cell.task == task} & set(draws[row + 1 :])
             named = "joined" if x == "seconds" and study.timing is not None else x
             canvas.finish_axis(axis, None if below else named)
-    canvas.legend(figure, styles(study.done), shown, note)
+    canvas.legend(figure, styles(study.done), shown, f"{note}\n{_repetitions(runs)}")
     return figure
+
+
+def _repetitions(runs: Sequence[Record]) -> str:
+    """How many repetitions the rows have: one number, or the rows that have fewer."""
+    reps: dict[str, int] = {}
+    for run in runs:
+        label = run.cell.label
+        reps[label] = max(reps.get(label, 0), run.cell.rep + 1)
+    most = max(reps.values(), default=0)
+    told = [f"repetitions: {most}"]
+    for count in sorted(set(reps.values()) - {most}):
+        names = (label_name(label) for label, own in reps.items() if own == count)
+        told.append(f"{count} of {' / '.join(names)}")
+    return "; ".join(told)
 
 
 def comparable(runs: Sequence[Record]) -> list[Record]:

@@ -85,6 +85,9 @@ def pytest_terminal_summary(terminalreporter):
 # is put off: 20 tests of endings, which compile much, made 1,700 maps.
 MOST_MAPS = 45_000
 MAPS = Path("/proc/self/maps")
+# Two processes of tests must fit into a machine of 8 GB with what else runs there.
+MOST_PAGES = 3 * 2**30 // os.sysconf("SC_PAGE_SIZE")
+PAGES = Path("/proc/self/statm")
 # Tests between two looks at them, which take some milliseconds each.
 LOOK_EVERY = 20
 TESTS = itertools.count(1)
@@ -95,6 +98,12 @@ def few_programs():
     """Forget compiled programs before they are too many for one process."""
     yield
     due = next(TESTS) % LOOK_EVERY == 0
-    if due and MAPS.exists() and MAPS.read_bytes().count(b"\n") > MOST_MAPS:
+    if (
+        due
+        and MAPS.exists()
+        and (
+            MAPS.read_bytes().count(b"\n") > MOST_MAPS or int(PAGES.read_text().split()[1]) > MOST_PAGES
+        )
+    ):
         jax.clear_caches()
         gc.collect()

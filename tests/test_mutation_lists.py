@@ -13,6 +13,7 @@ def lists(monkeypatch):
     return pytest.importorskip("tools.mutations", reason="the tools are not part of a package")
 
 
+@pytest.mark.slow
 def test_every_seeded_bug_has_its_place(lists):
     from tools.mutations.finding import Gone, find
 
@@ -21,6 +22,8 @@ def test_every_seeded_bug_has_its_place(lists):
         assert len({mutant.name for mutant in mutants}) == len(mutants)
         for mutant in mutants:
             assert mutant.old != mutant.new
+            files = [word for word in mutant.tests.split() if word.startswith("tests/")]
+            assert all((ROOT / file.partition("::")[0]).exists() for file in files), mutant.tests
             try:
                 broken = find(ROOT, mutant).broken(mutant.new)
             except Gone as gone:
@@ -51,3 +54,18 @@ def test_a_place_is_found_by_tokens_and_not_by_layout(lists, tmp_path):
     for symbol, old in (("f", "g(x, 2)"), ("A.f", "g(x, 3)"), ("C.f", "g")):
         with pytest.raises(Gone):
             place(symbol, old)
+
+
+def test_operator_mutants_are_python_and_differ(lists):
+    from tools.mutations.operators import COUNT, ROOMS, Place, sample
+
+    drawn = sample()
+    assert len(drawn) == COUNT
+    assert {change.room for change in drawn} == set(ROOMS)
+    assert all((ROOT / test).exists() for tests in ROOMS.values() for test in tests.split())
+    for change in drawn[:100]:
+        path = ROOT / change.file
+        text = path.read_text()
+        assert text[change.start : change.end] == change.old
+        broken = Place(path, text, change.start, change.end).broken(change.new)
+        assert compile(broken, change.file, "exec") != compile(text, change.file, "exec")

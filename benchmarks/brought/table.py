@@ -7,11 +7,13 @@ from zoo.judging import DO_NOT_TRUST, classify, needless_warning, trust_is_wrong
 from zoo.store import Row, Store
 from zoo.table import line, where
 
+from . import load
 from .judged import judge, right
 from .tools import TOOLS
 
 WORDS = {
     "auto": "quietgrad, family chosen",
+    "refined": "quietgrad, family chosen, `refine=True`",
     "nuts": "NUTS, 500 + 500, one chain",
     "svi-normal": "NumPyro SVI, AutoNormal",
     "svi-multivariate": "NumPyro SVI, AutoMultivariateNormal",
@@ -72,7 +74,7 @@ def _counts(own: list[Row], nuts: dict[tuple[str, str], float]) -> list[Any]:
     trusting = [row for row in known if row["verdict"] == "trust"]
     good = [row for row in known if right(row)]
     seconds = [row["processor_seconds"] for row in own if "processor_seconds" in row]
-    first = [row["first_answer"] for row in own if "first_answer" in row]
+    first = [row["first_answer"] for row in own if row.get("first_answer") is not None]
     ratios = [
         row["processor_seconds"] / nuts[row["model"], row["label"]]
         for row in own
@@ -106,24 +108,24 @@ def by_model(rows: list[Row], names: list[str], references: References) -> list[
         if not ours:
             continue
         worst = max(ours, key=_badness)
-        truth = references.get(name)
-        about = truth["about"] if truth else ""
-        cells = [name, truth["dim"] if truth else "", about.rstrip("."), *_worst_cells(worst)]
+        dim = references[name]["dim"] if name in references else ""
+        cells = [name, dim, load(name).about.rstrip("."), *_worst_cells(worst)]
         lines.append(line([*cells, _median(ours), _median([r for r in own if r["tool"] == "nuts"])]))
     return lines
 
 
 def without(names: list[str], references: References) -> list[str]:
     """Which models have no reference, and why."""
-    found = []
+    missing = [name for name in names if name not in references]
+    bad = []
     for name in names:
         truth = references.get(name)
-        if truth is None:
-            found.append(f"{name} (not made yet)")
-        elif not truth["good"]:
+        if truth is not None and not truth["good"]:
             chains = f", R-hat {max(truth['r_hat']):.3f}" if "r_hat" in truth else ""
-            found.append(f"{name} ({truth['how']}{chains}, {truth.get('divergent', 0)} divergent)")
-    return [f"Without a reference: {'; '.join(found)}."] if found else ["Every model has a reference."]
+            bad.append(f"{name} ({truth['how']}{chains}, {truth.get('divergent', 0)} divergent)")
+    lines = [f"No reference, as chains do not agree: {'; '.join(bad)}."] if bad else []
+    lines += [f"References not made yet: {len(missing)}, {', '.join(missing)}."] if missing else []
+    return lines or ["Every model has a reference."]
 
 
 def _worst_cells(row: Row) -> list[str]:

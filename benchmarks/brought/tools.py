@@ -37,6 +37,36 @@ class Answer:
 
 def auto(model: Brought, seed: int) -> Answer:
     """`qg.fit(target, "auto")` and its verdict."""
+    result, more = _fitted(model, seed)
+    found = result.diagnose()
+    more |= {
+        "reasons": list(found.reasons),
+        "advice": list(found.advice),
+        "khat": float(found.khat),
+        "gradients_of_verdict": found.gradients,
+    }
+    corrected = None
+    if str(found.verdict) == CORRECTED:
+        corrected = lambda: result.posterior(jr.key(2000 + seed), DRAWS).points  # noqa: E731
+    return Answer(str(found.verdict), lambda: result.sample(jr.key(1000 + seed), DRAWS), more, corrected)
+
+
+def refined(model: Brought, seed: int) -> Answer:
+    """The same fit with `refine=True`: chains in its coordinates, which say whether they are enough."""
+    result, more = _fitted(model, seed, refine=True)
+    chains = result.refined
+    if chains is None:
+        return Answer(DO_NOT_TRUST, lambda: result.sample(jr.key(1000 + seed), DRAWS), more)
+    found = chains.diagnostics
+    more |= {"r_hat": found.rhat, "size": min(found.effective_bulk, found.effective_tail)}
+    more |= {"divergent": found.divergences, "gradients_of_chains": found.gradients}
+    count = chains.z.shape[0] * chains.z.shape[1]
+    verdict = TRUST if chains.converged else DO_NOT_TRUST
+    return Answer(verdict, lambda: chains.sample(jr.key(1000 + seed), count), more)
+
+
+def _fitted(model: Brought, seed: int, **settings: Any) -> tuple[Any, dict[str, Any]]:
+    """A result and what its row has, the processor seconds to the first evaluation among it."""
     import quietgrad as qg
 
     first: list[float] = []
@@ -52,25 +82,17 @@ def auto(model: Brought, seed: int) -> Answer:
         progress=False,
         batch_size=model.batch_size,
         callback=answered,
+        **settings,
     )
-    found = result.diagnose()
-    more = {
+    return result, {
         "status": str(result.status),
         "hint": result.hint,
         "fitted": type(result.q).__name__,
         "elbo": float(result.elbo),
-        "first_answer": round(first[0], 2),
+        "first_answer": round(first[0], 2) if first else None,
         "clock": {name: round(value, 2) for name, value in result.clock.items()},
         "programs_of_fit": result.programs,
-        "reasons": list(found.reasons),
-        "advice": list(found.advice),
-        "khat": float(found.khat),
-        "gradients_of_verdict": found.gradients,
     }
-    corrected = None
-    if str(found.verdict) == CORRECTED:
-        corrected = lambda: result.posterior(jr.key(2000 + seed), DRAWS).points  # noqa: E731
-    return Answer(str(found.verdict), lambda: result.sample(jr.key(1000 + seed), DRAWS), more, corrected)
 
 
 def nuts(model: Brought, seed: int) -> Answer:
@@ -144,6 +166,7 @@ def _advi(method: str) -> Callable[[Brought, int], Answer]:
 
 TOOLS: dict[str, Callable[[Brought, int], Answer]] = {
     "auto": auto,
+    "refined": refined,
     "nuts": nuts,
     "svi-normal": _svi("AutoNormal"),
     "svi-multivariate": _svi("AutoMultivariateNormal"),
@@ -160,6 +183,6 @@ def refuses(tool: str, model: Brought) -> str | None:
     language = LANGUAGES.get(tool)
     if language is not None and language != model.language:
         return f"{tool} takes {language} models"
-    if tool != "auto" and model.batch_size is not None:
+    if tool not in ("auto", "refined") and model.batch_size is not None:
         return f"{tool} is not run on batches"
     return None

@@ -39,7 +39,16 @@ def rows(
         found.append({"target": name, "method": method, "seed": seed, **ends, **distances(draws, truth)})
 
     at = tuple(spec["shares"])
-    train(chosen.estimator, target, q, seconds=seconds, rate=spec["rate"], seed=seed, at=at, watch=watch)
+    train(
+        chosen.estimator,
+        target,
+        q,
+        seconds=seconds,
+        rate=chosen.pace * spec["rate"],
+        seed=seed,
+        at=at,
+        watch=watch,
+    )
     return found
 
 

@@ -66,7 +66,7 @@ def rbm_log_z(e: Rbm) -> float:
     h = states[:, 32 - units :].astype(e.weights.dtype)
     pull = h @ e.weights
     std = jnp.exp(e.log_std)
-    log_mass = h @ e.hidden + jnp.sum(pull * e.visible / std + 0.5 * pull**2, axis=1)
+    log_mass = h @ e.hidden + jnp.sum(pull * (e.visible / std)[None] + 0.5 * pull**2, axis=1)
     dim = e.visible.shape[0]
     total = jax.nn.logsumexp(log_mass) + 0.5 * dim * np.log(2 * np.pi) + jnp.sum(e.log_std)
     return float(total)

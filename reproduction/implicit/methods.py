@@ -18,6 +18,8 @@ class Method(NamedTuple):
     family: Callable[..., Any]
     estimator: Any
     title: str
+    # Of the rate of the spec. KSIVI diverges on the banana at 0.003 and is stable at a sixth of it.
+    pace: float = 1.0
 
 
 METHODS: dict[str, Method] = {
@@ -36,7 +38,7 @@ METHODS: dict[str, Method] = {
         SemiImplicitPathwise(SharedImportance(1024), draws=DRAWS),
         "shared importance sampling",
     ),
-    "ksivi": Method(SemiImplicit.init, Ksivi(draws=64), "KSIVI"),
+    "ksivi": Method(SemiImplicit.init, Ksivi(draws=64), "KSIVI", 1 / 6),
     "particles": Method(ParticleMixture.init, Pathwise(entropy="stl", draws=DRAWS), "particles"),
 }
 # Fitted by `qg.fit` with nothing to tune, for as long as it takes.

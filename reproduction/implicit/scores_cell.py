@@ -27,13 +27,13 @@ from .training import train
 ESTIMATORS = {
     "UIVI, 5 + 5 states": ChainMean(),
     "UIVI, 5 + 25 states": ChainMean(HmcChain(5, 25, 5)),
-    "Stein order 1, states": SteinChain(all_points=False),
-    "Stein order 1, all points": SteinChain(),
+    "Stein order 1, states": SteinChain(weighting=Weighting(order=1), all_points=False),
+    "Stein order 1, all points": SteinChain(weighting=Weighting(order=1)),
     "Stein order 2, all points": SteinChain(weighting=Weighting(order=2)),
     "control functionals, all points": SteinChain(
         weighting=Weighting(kernel="gaussian", solver=Ridge(1e-2))
     ),
-    "Stein order 1, linearised points": SteinLinearised(),
+    "Stein order 1, linearised points": SteinLinearised(weighting=Weighting(order=1)),
     "linearised importance, 64 nodes": LinearisedImportance(Proposal()),
     "shared importance, 4096 nodes": SharedImportance(4096),
 }

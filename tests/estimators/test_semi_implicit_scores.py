@@ -148,7 +148,7 @@ def test_step_size_is_adapted_to_the_acceptance():
     score, run = ChainMean(), eqx.filter_jit(ChainMean())
     for start in (-6.0, 2.0):
         state = jnp.asarray(start)
-        for number in range(60):
+        for number in range(80):
             _, state = run(generator, w, eps, state, key=jr.fold_in(jr.key(13), number))
         chain = eqx.filter_jit(
             lambda w, eps, key, state=state: jax.vmap(

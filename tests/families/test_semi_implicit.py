@@ -96,7 +96,7 @@ def test_the_start_is_the_gaussian(mixing):
 def test_particles_have_an_exact_density():
     q = ParticleMixture.init(2, key=jr.key(8), particles=5, widths=(8,))
     q = q.start_from(MeanField.init(2, key=jr.key(9)), key=jr.key(10))
-    out = 0.5 * np.random.default_rng(1).normal(size=q.generator.out.shape)
+    out = 0.2 * np.random.default_rng(1).normal(size=q.generator.out.shape)
     q = eqx.tree_at(lambda q: q.generator.out, q, jnp.asarray(out))
     axis = np.linspace(-12, 12, 401)
     grid = jnp.asarray(np.stack(np.meshgrid(axis, axis), -1).reshape(-1, 2))

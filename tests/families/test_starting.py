@@ -17,9 +17,12 @@ CONTAINED = {
     "mean-field": {"mean-field"},
     "low-rank": {"mean-field", "low-rank"},
     "full-rank": {"mean-field", "low-rank", "full-rank"},
+    "mixture": {"mean-field", "low-rank", "full-rank", "arrowhead", "chain", "mixture"},
     "real-nvp": {"real-nvp"},
     "real-nvp-affine": {"mean-field", "real-nvp-affine"},
     "real-nvp-whitened": {"mean-field", "full-rank", "real-nvp-whitened"},
+    "autoregressive-flow": {"mean-field", "full-rank", "autoregressive-flow"},
+    "spline-flow": {"mean-field", "full-rank", "spline-flow"},
     "semi-implicit": {"mean-field", "full-rank", "semi-implicit"},
 }
 
@@ -36,7 +39,8 @@ def test_families_contain_what_they_can_represent(name):
         (name, other)
         for name, contained in CONTAINED.items()
         for other in sorted(contained)
-        if (name, other) != ("low-rank", "mean-field")
+        # These are moved off a stationary point.
+        if (name, other) != ("low-rank", "mean-field") and (name != "mixture" or other == name)
     ],
 )
 def test_the_start_is_the_same_distribution(name, other, key):

@@ -27,5 +27,5 @@ def test_rungs_are_tried_in_the_order_of_the_plan():
     )
     method = qg.Auto(rungs=(FlowRung(),), steps=4000, by_clock=False)
     result = qg.fit(target, "auto", method=method, key=jr.key(0))
-    assert isinstance(result.q, qg.families.WhitenedRealNVP)
+    assert isinstance(result.q, qg.families.AutoregressiveFlow)
     assert [d.kind for d in result.decisions].count("up") == 1

@@ -1,5 +1,6 @@
 """A result that was saved comes back bit for bit, without its model, and says what needs the model."""
 
+import dataclasses
 import hashlib
 import json
 import pickle
@@ -21,6 +22,7 @@ import quietgrad as qg
 from quietgrad import families
 from quietgrad.adapters import flowjax
 from quietgrad.methods import REGISTRY as METHODS
+from quietgrad.results.refined import ChainDiagnostics, Refined
 from quietgrad.results.saving import RESULT, Described
 from quietgrad.storage.classes import class_of
 from quietgrad.storage.file import DIGEST, LENGTH
@@ -229,6 +231,32 @@ def test_restarts_hyperparameters_and_columns_of_a_callback_come_back(tmp_path):
     found = again(result, tmp_path)
     check_same(found, result)
     assert str(found.restarts) == str(result.restarts)
+
+
+def test_chains_of_a_refined_result_come_back(named, tmp_path):
+    shape = (2, 5)
+    about = ChainDiagnostics(
+        rhat=1.01,
+        effective_bulk=400.0,
+        effective_tail=300.0,
+        divergences=0,
+        gradients=9,
+        seconds=1.0,
+        acceptance=0.8,
+    )
+    z = named[0].q.sample(jr.key(3), 10).reshape(*shape, -1)
+    refined = Refined(
+        named[0].target, z, np.zeros(shape, bool), np.full(shape, 3), about, converged=True, how="chains"
+    )
+    result = dataclasses.replace(named[0], refined=refined)
+    found = again(result, tmp_path)
+    assert bits(found.sample(jr.key(9), 5)) == bits(result.sample(jr.key(9), 5))
+    assert str(found.refined) == str(result.refined)
+    np.testing.assert_array_equal(
+        found.to_arviz()["posterior"]["noise"], result.to_arviz()["posterior"]["noise"]
+    )
+    whole = found.with_target(golden.target())
+    assert "lp" in whole.to_arviz()["sample_stats"]
 
 
 ASKS = {

@@ -68,7 +68,8 @@ def chains_to_arviz(
     """The same of posterior draws of several chains, with `stats` of shape (chains, draws)."""
     facts = jax.device_get(_facts(target, z.reshape(-1, z.shape[-1])))
     flat = {name: np.reshape(value, -1) for name, value in stats.items()}
-    return _tree(target, facts, {"lp": facts["lp"], **flat}, kind, z.shape[0], coords, dims)
+    known = {} if facts["lp"] is None else {"lp": facts["lp"]}
+    return _tree(target, facts, {**known, **flat}, kind, z.shape[0], coords, dims)
 
 
 def _tree(

@@ -7,9 +7,13 @@ Family = Literal[
     "mean-field",
     "low-rank",
     "full-rank",
+    "mixture",
     "real-nvp",
     "real-nvp-affine",
     "real-nvp-whitened",
+    "autoregressive-flow",
+    "spline-flow",
+    "semi-implicit",
 ]
 Method = Literal["auto", "sgd", "saa", "bam"]
 Estimator = Literal[
@@ -30,6 +34,10 @@ Estimator = Literal[
     "score",
     "score-loo",
     "score-stein",
+    "sivi",
+    "uivi",
+    "uivi-stein",
+    "ksivi",
     "zvcv-gd-literal",
     "quadcv-literal",
 ]

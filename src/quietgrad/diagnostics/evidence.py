@@ -12,9 +12,10 @@ from jaxtyping import Float
 
 from ..evaluation.difference import UNKNOWN, Difference
 from ..evaluation.points import Points
-from ..families import AbstractFamily, HasMoments
+from ..families import AbstractFamily, HasMoments, ScalesFollow
 from ..targets import Target
 from .budget import Budget
+from .carried import CarriedSampler
 from .chains import Chains, Sampler
 from .climbs import climb, far_starts
 from .comparison import Comparison, by_chains, by_weights, unknown
@@ -63,6 +64,19 @@ class Evidence(NamedTuple):
         return combine(self.moved, self.weighted, self.settings)
 
     @property
+    def flat(self) -> bool:
+        """Whether importance weights are all but equal: q is the posterior wherever its draws are."""
+        share = self.weights.effective / self.draws.log_q.size
+        return self.weights.usable and share > self.settings.flat_weights
+
+    def covers(self, *modes: Float[np.ndarray, " dim"]) -> bool:
+        """Whether q has draws around each of some places, by the nearest one in its own scales."""
+        z, std = self.draws.z, np.std(self.draws.z, axis=0)
+        distances = np.stack([np.sum(((z - mode) / std) ** 2, axis=1) for mode in modes])
+        nearest = np.bincount(np.argmin(distances, axis=0), minlength=len(modes))
+        return bool(np.min(nearest) >= self.settings.flat_draws)
+
+    @property
     def neck(self) -> int | None:
         """The coordinate in which a flow is narrow though it could have followed.
 
@@ -101,7 +115,7 @@ def gather(
         return found._replace(gradients=points.gradients)
     metric = metric_of(drawn, settings)
     found = found._replace(gain=gain_at(q, drawn, metric), flow=not isinstance(q, HasMoments))
-    run = _run_chains(points, drawn, metric, watched, weighted, rng, settings, budget)
+    run = _run_chains(target, q, points, drawn, metric, watched, weighted, rng, settings, budget)
     if run is not None:
         found = _from_chains(found, points, metric, *run)
     budget.stage("far tails")
@@ -180,6 +194,8 @@ def axes_of(
 
 
 def _run_chains(
+    target: Target,
+    q: AbstractFamily,
     points: Points,
     drawn: Draws,
     metric: Metric,
@@ -205,14 +221,17 @@ def _run_chains(
     ends[~np.isfinite(heights)] = metric.center
     rows = rng.permutation(np.flatnonzero(drawn.finite))[:count]
     count, numbers = len(rows), watched(drawn.z)
-    sampler = Sampler(
-        points,
-        metric,
-        np.concatenate([drawn.z[rows], ends]),
-        rng,
-        settings,
-        watched if watched.selected else None,
-    )
+    if isinstance(q, ScalesFollow) and not watched.selected:
+        sampler = CarriedSampler(target, q, points, drawn.e[rows], ends, rng, settings)
+    else:
+        sampler = Sampler(
+            points,
+            metric,
+            np.concatenate([drawn.z[rows], ends]),
+            rng,
+            settings,
+            watched if watched.selected else None,
+        )
     rounds = settings.leapfrogs
 
     def run(number: int) -> tuple[Chains, Comparison]:

@@ -40,6 +40,13 @@ class Diagnostics(eqx.Module):
     few_pairs: int = 32
     least_groups: int = 4
 
+    # Weights are all but equal if draws are worth this share of as many of the posterior. A Gaussian
+    # whose sd is r of the posterior's has a share of about exp(-(1 - r^2)^2 / 2): r is then above 0.82
+    # in every direction, which is within the tolerance. And draws that a mode must have to be covered:
+    # their number tells its mass to 20 %.
+    flat_weights: float = 0.95
+    flat_draws: int = 25
+
     # The metric. Draws for each coordinate that a matrix asks for; with fewer, a diagonal is estimated.
     per_coordinate: int = 4
     # The share of draws with the lowest density that is left out: far out a gradient may be anything.

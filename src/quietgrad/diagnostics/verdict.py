@@ -84,10 +84,11 @@ def _modes(evidence: Evidence, found: Findings) -> None:
     a, b = evidence.modes
     name = evidence.watched.coordinate
     worst = int(np.argmax(np.abs(a - b) / np.std(evidence.draws.z, axis=0)))
-    found.wrong.append(
-        f"the posterior has several modes: {name(worst)} = {a[worst]:.4g} and {b[worst]:.4g}, with "
-        "a dip between them"
-    )
+    places = f"{name(worst)} = {a[worst]:.4g} and {b[worst]:.4g}"
+    if evidence.flat and evidence.covers(a, b):
+        found.fine.append(f"q has several modes of the posterior, {places}, by their mass")
+        return
+    found.wrong.append(f"the posterior has several modes: {places}, with a dip between them")
 
 
 def _restarts(evidence: Evidence, restarts: Sequence[Restart], found: Findings) -> None:
@@ -193,7 +194,9 @@ def _corrects(evidence: Evidence, found: Findings) -> bool:
         apart, scaled = np.abs(a.shift - b.shift), np.abs(a.log_ratio - b.log_ratio)
         agree = apart <= np.maximum(settings.agree_mean, errors * doubt[0])
         agree &= scaled <= np.maximum(settings.agree_scale, errors * doubt[1])
-    if not np.all(agree & (np.maximum(*doubt) < settings.confirmed)):
+    # Chains that have not settled say nothing against weights that are all but equal.
+    confirmed = evidence.flat | (np.maximum(*doubt) < settings.confirmed)
+    if not np.all(agree & confirmed):
         found.wrong.append(
             "importance weights and short chains from q's draws do not confirm each other"
         )

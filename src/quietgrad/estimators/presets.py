@@ -202,7 +202,7 @@ def uivi(
 
 
 def uivi_stein(
-    *, draws: int = 16, order: int = 1, burn_in: int = 5, states: int = 5, leapfrogs: int = 5
+    *, draws: int = 16, order: int | None = 1, burn_in: int = 5, states: int = 5, leapfrogs: int = 5
 ) -> SemiImplicitPathwise:
     """UIVI with Stein weights for all points of its chains: the paper's future work."""
     chain = HmcChain(burn_in=burn_in, states=states, leapfrogs=leapfrogs)

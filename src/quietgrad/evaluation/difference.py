@@ -28,6 +28,10 @@ class Difference(NamedTuple):
         """Whether it stays below the threshold, its error included."""
         return self.nats + STANDARD_ERRORS * self.error < threshold
 
+    def conclusive(self, threshold: float) -> bool:
+        """Whether it is clearly above a threshold, or what is there to gain clearly below it."""
+        return self.clearly_above(threshold) or self.non_negative.clearly_below(threshold)
+
     @property
     def non_negative(self) -> "Difference":
         """The same for a quantity that cannot be negative: what a step that is optional may gain."""

@@ -1,8 +1,9 @@
 """One judge for everyone: the ELBO of any q at the same draws, which no fit has seen.
 
 Two families meet the same draws, and differences between them are paired: their error is far smaller
-than that of either ELBO. Draws come from the host, and Gaussians and their mixtures are carried along them there, so that
-the program of the target's values and gradients, which fits have anyway, is all that judging needs.
+than that of either ELBO. Draws come from the host, and Gaussians and their mixtures are carried along
+them there, so that the program of the target's values and gradients, which fits have anyway, is all
+that judging needs.
 Where draws would be many numbers they are made inside a program, pair by pair.
 """
 

@@ -9,6 +9,7 @@ from .capabilities import (
     HasPathMetric,
     Invertible,
     OnHost,
+    ScalesFollow,
 )
 from .conditional import Hierarchical
 from .curved import Curved
@@ -63,6 +64,7 @@ __all__ = [
     "OnHost",
     "ParticleMixture",
     "RealNVP",
+    "ScalesFollow",
     "SplineFlow",
     "Triangular",
     "SemiImplicit",

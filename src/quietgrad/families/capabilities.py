@@ -60,6 +60,13 @@ class OnHost(eqx.Module):
         return self.host_transport(e), self.host_log_prob(e)
 
 
+class ScalesFollow(Invertible):
+    """A family in which the scales of some coordinates follow others, as in a hierarchy.
+
+    Chains move in its base coordinates, where the posterior has one scale.
+    """
+
+
 class HasMoments(eqx.Module):
     """A location-scale family: known mean and covariance."""
 

@@ -51,10 +51,10 @@ class Affine(AbstractElementwise):
 
 
 class RationalQuadratic(AbstractElementwise):
-    """A rational-quadratic spline between -`reach` and `reach` (Durkan et al. 2019), then scale and shift.
+    """A rational-quadratic spline from -`reach` to `reach` (Durkan et al. 2019), then scale and shift.
 
-    `bins` intervals with widths, heights and slopes at the inner knots of their own; beyond, and at the
-    ends, the identity. With knots (x_i, y_i), slopes d_i, s = height / width and t in the bin from 0 to 1,
+    `bins` intervals have widths, heights and slopes at the inner knots of their own; beyond, and at the
+    ends, it is the identity. With knots (x_i, y_i), slopes d_i, s = height / width and 0 <= t <= 1,
       v = y_i + height (s t^2 + d_i t (1 - t)) / (s + (d_i + d_(i+1) - 2 s) t (1 - t)).
     """
 

@@ -77,7 +77,8 @@ class Mixture(AbstractFamily, Invertible, OnHost):
         """The mixture with these weights, means and roots."""
         packed = np.stack([host_pack(root) for root in found.root])
         weights = found.log_weights - scipy.special.logsumexp(found.log_weights)
-        return cls(on_device(weights, dtype), on_device(found.loc, dtype), on_device(packed, dtype))
+        weights, loc, packed = (on_device(part, dtype) for part in (weights, found.loc, packed))
+        return cls(logits=weights, loc=loc, packed=packed)
 
     @property
     def dim(self) -> int:
@@ -147,7 +148,7 @@ class Mixture(AbstractFamily, Invertible, OnHost):
     ) -> tuple[Float[Array, " dim"], Float[Array, ""], Float[Array, " dim"]]:
         """The path score is -sum_k r_k C_k^-T x_k, with x_k = C_k^-1 (z - mu_k) and r_k = p(k | z)."""
         z, log_joint, x = self._carry(e)
-        turned = jax.vmap(lambda c, x: solve_triangular(c, x, lower=True, trans="T"))(self.scales(), x)
+        turned = _solved(self.scales(), x, "T")
         return z, logsumexp(log_joint), -jax.nn.softmax(log_joint) @ turned
 
     def inverse(self, z: Float[Array, " dim"]) -> Float[Array, " dim"]:
@@ -167,7 +168,7 @@ class Mixture(AbstractFamily, Invertible, OnHost):
     ) -> tuple[Float[Array, "k dim"], Float[Array, "k dim"]]:
         """x_k = C_k^-1 (z - mu_k), and what each coordinate adds to log N(z; mu_k, C_k C_k')."""
         scales = self.scales()
-        x = jax.vmap(lambda c, gap: solve_triangular(c, gap, lower=True))(scales, z[None] - self.loc)
+        x = _solved(scales, z[None] - self.loc)
         log_diagonal = jnp.log(jnp.diagonal(scales, axis1=1, axis2=2))
         return x, -0.5 * x**2 - HALF_LOG_2PI - log_diagonal
 
@@ -229,4 +230,13 @@ class Mixture(AbstractFamily, Invertible, OnHost):
             z[:, j] = host_quantile(e[:, j], scipy.special.softmax(log_joint, axis=1), mean, std)
             x[:, :, j] = (z[:, j, None] - mean) / std
             log_joint = log_joint - 0.5 * x[:, :, j] ** 2 - HALF_LOG_2PI - np.log(std)
-        return z, scipy.special.logsumexp(log_joint, axis=1)
+        return z, np.asarray(scipy.special.logsumexp(log_joint, axis=1))
+
+
+def _solved(
+    scales: Float[Array, "k dim dim"], x: Float[Array, "k dim"], trans: str = "N"
+) -> Float[Array, "k dim"]:
+    """C_k^-1 x_k, one component after the other: a batch of large matrices can wait for ever on the CPU
+    (`_numerics/lapack.py`)."""
+    pairs = zip(scales, x, strict=True)
+    return jnp.stack([solve_triangular(c, one, lower=True, trans=trans) for c, one in pairs])

@@ -52,8 +52,9 @@ ADVICE = {
     ),
     f"Flows are {FLOWS}; those of FlowJAX are in quietgrad.adapters.flowjax.": (
         "flow flows normalizingflow normalizingflows normalisingflow normalisingflows nvp iaf maf "
-        "spline splineflow coupling couplingflow autoregressiveflow autoiafnormal autobnafnormal"
+        "spline coupling couplingflow autoregressive autoiafnormal autobnafnormal"
     ),
+    "Did you mean 'mixture'?": "gmm mixtureofgaussians gaussianmixture",
     "Did you mean 'semi-implicit'?": "implicit sivi uivi ksivi hierarchicalvi",
     "quietgrad approximates a posterior and runs no Markov chains; examples/vi_then_nuts.py starts NUTS "
     "from a fit.": "nuts hmc mcmc gibbs metropolis",

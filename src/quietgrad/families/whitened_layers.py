@@ -9,11 +9,13 @@ from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import jax.random as jr
+import numpy as np
 from jaxtyping import Array, Key
 
 from .._util.checks import whole
+from .._util.device import on_device
+from .advice import Advice
 from .autoregressive import Autoregressive, Stack
 from .bases import AbstractBase, Normal
 from .elementwise import AbstractElementwise, Affine, RationalQuadratic
@@ -24,6 +26,16 @@ from .mean_field import MeanField
 from .whitened_flow import Whitening
 
 LAYERS, HIDDEN = 4, 16
+ADVICE = Advice(
+    quiet_draws=10,
+    search_draws=64,
+    search_sampler="rqmc",
+    search_entropy="stl",
+    explore_rate=0.02,
+    anneal_rate=0.01,
+    most_anneal_rate=0.02,
+    near_rate=0.01,
+)
 
 
 class AutoregressiveFlow(AbstractFlow):
@@ -50,6 +62,11 @@ class AutoregressiveFlow(AbstractFlow):
         """Random hidden units that nothing listens to: the base draw itself."""
         layers = _layers(dim, Affine(), dim, depth, hidden, base, key)
         return cls(layers=layers, size=dim, base=base)
+
+    @property
+    def advice(self) -> Advice:
+        """Many draws, as Agrawal & Domke (2024) found for flows: steps are cheap."""
+        return ADVICE
 
     def _start_from(self, other: AbstractFamily, *, key: Key[Array, ""]) -> "AutoregressiveFlow":
         """Layers that move nothing, seen through the Gaussian."""
@@ -86,6 +103,11 @@ class SplineFlow(AbstractFlow):
         layers = _layers(dim, RationalQuadratic(bins), blocks, depth, hidden, base, key)
         return cls(layers=layers, size=dim, base=base)
 
+    @property
+    def advice(self) -> Advice:
+        """Many draws, as Agrawal & Domke (2024) found for flows: steps are cheap."""
+        return ADVICE
+
     def _start_from(self, other: AbstractFamily, *, key: Key[Array, ""]) -> "SplineFlow":
         """Layers that move nothing, seen through the Gaussian."""
         return SplineFlow(layers=_around(self, other, key=key), size=self.size, base=self.base)
@@ -103,13 +125,11 @@ def _layers(
     """A stack, a shift and scale, and a unit Gaussian."""
     dim, depth = whole(dim, "dim", least=1), whole(depth, "depth", least=1)
     hidden = whole(hidden, "hidden", least=1)
-
-    def layer(key: Key[Array, ""]) -> Autoregressive:
-        return Autoregressive.init(dim, elementwise, blocks, hidden, key=key)
-
-    stack = Stack(eqx.filter_vmap(layer)(jr.split(key, depth)))
-    unit = FullRank.unit(dim, jnp.zeros(()).dtype, base)
-    return stack, ShiftScale.identity(dim, unit.dtype), Whitening(unit)
+    # Spread out, so that units bend at different places.
+    inputs, bias = jr.normal(key, (depth, dim, hidden)), jr.normal(jr.fold_in(key, 1), (depth, hidden))
+    layers = jax.vmap(lambda w, b: Autoregressive.identity(w, b, elementwise, blocks))(inputs, bias)
+    unit = FullRank.unit(dim, inputs.dtype, base)
+    return Stack(layers), ShiftScale.identity(dim, inputs.dtype), Whitening(unit)
 
 
 def _around(
@@ -118,12 +138,26 @@ def _around(
     """The flow's layers without effect, in the coordinates of a Gaussian."""
     stack = flow.layers[0]
     assert isinstance(stack, Stack)
-    assert isinstance(stack.layers, Autoregressive)
     gaussian = FullRank.unit(flow.dim, other.dtype, flow.base).start_from(other, key=key)
     assert isinstance(gaussian, FullRank)
+    old, dtype = stack.layers, other.dtype
+    still = jax.vmap(lambda w, b: Autoregressive.identity(w, b, old.elementwise, old.blocks))(
+        old.inputs.astype(dtype), old.bias.astype(dtype)
+    )
+    return Stack(still), ShiftScale.identity(flow.dim, dtype), Whitening(gaussian)
 
-    def cast(x: Any) -> Any:
-        return x.astype(other.dtype) if eqx.is_inexact_array(x) else x
 
-    still = jax.tree.map(cast, stack.layers.identity())
-    return Stack(still), ShiftScale.identity(flow.dim, other.dtype), Whitening(gaussian)
+def deeper(flow: AbstractFlow, more: AbstractFlow) -> AbstractFlow:
+    """The flow with the layers of another, which moves nothing yet, before its own."""
+    first, own = more.layers[0], flow.layers[0]
+    assert isinstance(first, Stack)
+    assert isinstance(own, Stack)
+
+    def joined(new: Any, old: Any) -> Any:
+        if not eqx.is_array(new):
+            return new
+        return on_device(np.concatenate([np.asarray(new, old.dtype), np.asarray(old)]))
+
+    # Layers in turn reverse the coordinates, so that an even number of new ones keeps their order.
+    stack = Stack(jax.tree.map(joined, first.layers, own.layers))
+    return eqx.tree_at(lambda q: q.layers[0], flow, stack)

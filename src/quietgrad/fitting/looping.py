@@ -71,10 +71,19 @@ def loop(
     batch_size: int | None = None,
     hyperparameters: PyTree = None,
 ) -> Loop:
-    """The steps of a fit as functions, with any estimator and any optax optimiser (Adam at 0.01).
+    """The steps of a fit as functions, for a loop of your own.
 
-    A family given by name starts at random, by the key of `init`; an instance is the start itself.
-    `batch_size` and `hyperparameters` are as in `fit`.
+    Args:
+        target: what is inferred, with its data in memory.
+        family: a registered name, which starts at random by the key of `init`, or an instance, which is
+            the start.
+        estimator: of the ELBO's gradient, a registered name or an instance.
+        optimizer: any optax optimiser; None is Adam at 0.01.
+        batch_size: rows used in a step; None uses all of them.
+        hyperparameters: as in `fit`.
+
+    Returns:
+        `init(key)`, `step(state, key)` and what reads a state, all of which can be jitted.
     """
     estimator = resolve(estimator)
     optimizer = optax.adam(1e-2) if optimizer is None else optimizer

@@ -77,15 +77,23 @@ def fit_many(
     key: Key[Array, ""],
     **settings: Any,
 ) -> FitMany:
-    """Fit one model to many data sets, in turns.
+    """Fit one model to many data sets, one after the other.
 
-    `targets` is a list of targets of the same code and shapes; what differs in either is compiled again.
-    Or it is one target, and `data` has the data sets along a new leading axis of every array. The fit
-    number i is `fit(target_i, ...)` with a key of its own, the first one with `key` itself. `settings`
-    are those of `fit`; `seconds` limits the whole call.
+    What the first fit compiled serves the others. A fit that fails keeps its place and does not stop the
+    others; Ctrl-C stops them all. An error that all of them meet is raised.
 
-    A fit that fails keeps its place and does not stop the others; Ctrl-C stops them all. An error that
-    all of them meet is raised.
+    Args:
+        targets: a list of targets of the same code and shapes (what differs in either is compiled again),
+            or one target, with `data`.
+        family: as in `fit`.
+        data: for one target, its data sets along a new leading axis of every array.
+        seconds: limit of the whole call; None is no limit.
+        key: a random key. Fit number i has a key of its own, made from it; the first has `key` itself.
+        settings: further arguments of `fit`, the same for all.
+
+    Returns:
+        The results in the order of the data sets, with None and a sentence in `errors` where there is
+        none.
     """
     check_key(key)
     count, target_of = _targets(targets, data)

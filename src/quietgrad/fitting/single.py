@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from ..session.streaming import Feed
 from ..status import Status
 from ..targets import Target
 from ..targets.hyperparameters import checked, fitted_beside, fixed_at
+from .by_site import by_site
 from .restarts import fit_restarts, numbered, other_starts
 
 RESUMABLE = "stopped by the user; the same call goes on from here"
@@ -32,7 +34,7 @@ RESUMABLE = "stopped by the user; the same call goes on from here"
 
 def fit(
     target: Target,
-    family: AbstractFamily | str = "mean-field",
+    family: AbstractFamily | str | Mapping[Any, Any] = "mean-field",
     *,
     method: AbstractMethod | str = "auto",
     batch_size: int | None = None,
@@ -48,31 +50,54 @@ def fit(
 ) -> FitResult:
     """Fit a variational family to a target by maximising the ELBO.
 
-    `family` is a registered name ("mean-field", "low-rank", "full-rank", ...), "auto" for the simplest
-    one that no richer one beats, or an instance, which is then the start: the fit goes on from it, and
-    never returns anything worse. `method` is a registered name
-    or an instance with its settings: `Auto()` needs none, `Sgd(estimator=..., optimizer=..., steps=...)`
-    takes stochastic gradient steps, `Saa()` fixes its draws. `batch_size` rows are used a step; all of
-    them by default. `hyperparameters`, any pytree, are fitted too, by maximising the ELBO over its
-    floating-point arrays: the target's functions take it as a further argument, `log_prior(z, h)` and
-    `log_likelihood(z, data, h)`, and `result.hyperparameters` is where it ended. `seconds` limits the
-    whole call, compilation included. `restarts` fits from so many starts, keeps the best and says in
-    `result.restarts` how far they agree. `mesh` shares the work out over its devices: draws over an axis
-    named "draws", starts over one named "restarts", rows of the data over any other. `progress=None`
-    shows a line when standard error is a terminal. `callback(moment)` is called at every evaluation and
-    may return further columns of the history.
-
     Ctrl-C ends the fit and returns the best answer so far, with status "interrupted".
 
-    With `checkpoint="directory"` the fit saves itself there as it goes. The same call goes on from there
-    after an interruption of any kind, and ends where it would have ended without one, bit for bit. Once
-    the fit is done, the same call returns its result. What depends on the clock can differ:
-    `by_clock=False` of a method rules that out.
+    Args:
+        target: what is inferred, made by `Target`, `Target.from_logdensity`, `Target.from_numpyro` or
+            `Target.from_pymc`.
+        family: a registered name ("mean-field", "low-rank", "full-rank", ...); "auto" for the simplest
+            family that no richer one beats; or an instance. An instance is the start: the fit goes on
+            from it, and never returns anything worse. A dict gives every named site a family of its own,
+            or "map" for a point at the maximum:
+            `{"beta": "full-rank", ("a", "b"): "low-rank", "w": "map", "*": "mean-field"}`.
+        method: a registered name or an instance with its settings. `Auto()` needs none,
+            `Sgd(estimator=..., optimizer=..., steps=...)` takes stochastic gradient steps, `Saa()` fixes
+            its draws, `Bam()` is batch and match.
+        batch_size: rows used in a step; None uses all of them.
+        hyperparameters: a pytree whose floating-point arrays are fitted beside q, by maximising the ELBO.
+            The target's functions take it as a further argument, `log_prior(z, h)` and
+            `log_likelihood(z, data, h)`. `result.hyperparameters` is where it ended.
+        seconds: limit of the whole call, compilation included; None is no limit.
+        restarts: number of starts. The best fit is returned, and `result.restarts` says how far the
+            others agree with it.
+        mesh: devices that share the work: draws over an axis named "draws", starts over one named
+            "restarts", rows of the data over any other.
+        progress: whether to show a line of progress; None shows it if standard error is a terminal.
+        callback: called as `callback(moment)` at every evaluation of the ELBO. It may return a dict of
+            further columns of the history.
+        checkpoint: a directory to which the fit saves itself as it goes. The same call goes on from there
+            after an interruption of any kind, and ends where it would have ended without one, bit for
+            bit, unless the method decides by the clock (`by_clock=False` rules that out). Once the fit is
+            done, the same call returns its result.
+        refine: True, or a number of seconds, runs NUTS chains in the coordinates of the fit afterwards
+            (`result.refine`). `result.refined` has their draws and how good they are, and
+            `result.sample`, `result.summary` and `result.to_arviz` are of these draws.
+        key: a random key, `jax.random.key(0)`. The same key gives the same fit.
 
-    With `refine=True`, or a number of seconds, NUTS chains follow in the coordinates of the fit
-    (`result.refine`). `result.refined` has their draws and how good they are, and `result.sample`,
-    `result.summary` and `result.to_arviz` are of these draws.
+    Returns:
+        The fitted family with its ELBO, status, history and clock; `result.diagnose()` says whether to
+        trust it.
+
+    Raises:
+        ValueError: if the arguments do not go together; the message says what to change.
     """
+    by_sites = isinstance(family, Mapping)
+    if isinstance(family, Mapping):
+        instance(target, Target, "target")
+        check_key(key)
+        target, family = by_site(target, family, key=key)
+    if hyperparameters is None and isinstance(target, Target) and target.parameters is not None:
+        hyperparameters = target.parameters.start
     if refine is not False:
         _check_refine(refine)
         result = fit(
@@ -107,6 +132,9 @@ def fit(
             # Pools of rows on disk are targets like the one that was given.
             target = target.with_mesh(mesh)
         problem = problem_of(target, family, batch_size, hyperparameters, key=key)
+        if by_sites:
+            # A start that was made from names, like any other.
+            problem = dataclasses.replace(problem, start_given=False)
         if mesh is not None:
             placed = spread(problem.target) if problem.feed is None else problem.target
             given = problem.whole.with_mesh(None)
@@ -269,6 +297,12 @@ def _given_hyperparameters(target: Target, result: FitResult) -> FitResult:
     """The result as one of the target at the fitted hyperparameters, which everything else asks."""
     q = result.q
     assert isinstance(q, AbstractWithHyperparameters)
+    own = target.parameters
+    if own is not None:
+        found = own.at(target, q.hyperparameters)
+        return dataclasses.replace(
+            result, q=q.of_z, target=found, hyperparameters=own.values(q.hyperparameters)
+        )
     return dataclasses.replace(
         result,
         q=q.of_z,

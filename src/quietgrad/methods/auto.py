@@ -17,7 +17,7 @@ import equinox as eqx
 from .._util.checks import whole
 from ..diagnostics.expected_gain import expected_gain
 from ..estimators import AbstractEstimator, resolve
-from ..evaluation.difference import Difference
+from ..evaluation.difference import STANDARD_ERRORS, Difference
 from ..evaluation.elbo_terms import paired_difference
 from ..evaluation.points import Points
 from ..families import AbstractFamily, FitsQuadratic, FullRank, MeanField
@@ -45,7 +45,9 @@ class Auto(AbstractMethod):
     """Needs no tuning. `print(Auto())` shows its plan: solvers, and when one follows another.
 
     `gain` nats are worth going on for, in high dimensions `gain_each` for each coordinate: a mean that
-    is 0.014 posterior sds off costs 1e-4. `steps` bound the stochastic ones. Any `estimator` but "auto"
+    is 0.014 posterior sds off costs 1e-4. Steps on minibatches leave the mean of every coordinate in
+    motion: `gain_each_in_batches`, 1e-3, is 0.045 sds, half of what a verdict can tell, and to get below
+    it takes ever longer rounds. `steps` bound the stochastic ones. Any `estimator` but "auto"
     is kept throughout. With `by_clock` off, estimators are compared by gradient evaluations instead of
     seconds, and a fit can be repeated exactly. `fixed_draws=False` takes stochastic steps only.
 
@@ -60,6 +62,7 @@ class Auto(AbstractMethod):
     An answer whose estimated distance from the posterior is below `close` times `gain` is not left; the
     estimate is low for a q that is too narrow, hence the small share. Others get a diagnosis from
     `draws` draws, enough for a k-hat with a limit of 0.67, and are left if they would not be trusted.
+    Rungs with programs of their own are tried where there are `compile_for` times `gain` nats to gain.
     """
 
     estimator: AbstractEstimator | str = eqx.field(
@@ -67,6 +70,7 @@ class Auto(AbstractMethod):
     )
     gain: float = 0.5
     gain_each: float = 1e-4
+    gain_each_in_batches: float = 1e-3
     steps: int = eqx.field(converter=lambda n: whole(n, "steps", least=1), default=200_000)
     by_clock: bool = True
     fixed_draws: bool = True
@@ -81,6 +85,7 @@ class Auto(AbstractMethod):
     rungs: tuple[AbstractRung, ...] = RUNGS
     close: float = 0.1
     draws: int = 1000
+    compile_for: float = 0.5
 
     def refuses(self, target: Target, q: AbstractFamily, batch_size: int | None) -> str | None:
         """What a fixed estimator objects to."""
@@ -115,7 +120,7 @@ class Auto(AbstractMethod):
         rungs = rungs_of(fit) if problem.any_family else []
         if rungs:
             return up(fit, rungs)
-        own = next((rung for rung in self.rungs if rung.family is type(problem.q)), None)
+        own = next((rung for rung in self.rungs if isinstance(problem.q, rung.families)), None)
         if own is None or fit.given is not None or own.refuses(fit) is not None:
             return fit.within(problem.q, None)
         fit.within(FullRank.unit(problem.q.dim, problem.q.dtype), None)
@@ -161,7 +166,8 @@ class Fit:
 
     def __init__(self, auto: Auto, problem: Problem, session: Recorder):
         self.auto, self.problem, self.session = auto, problem, session
-        self.gain = max(auto.gain, auto.gain_each * problem.q.dim)
+        each = auto.gain_each if problem.batch_size is None else auto.gain_each_in_batches
+        self.gain = max(auto.gain, each * problem.q.dim)
         self.given = given_start(problem, session)
         # What an ending is held against: the start itself, not the mode or where it was found to lead.
         # A start that was given has been recorded, even if its ELBO is not finite.
@@ -206,7 +212,7 @@ class Fit:
         if given is not None and paired_difference(given.terms, below.terms).nats > 0:
             start, stationary = given._replace(step=session.steps), False
         else:
-            start = below if type(below.q) is type(q) else self._embedded(q, below)
+            start = below if type(below.q) is type(q) else self.embedded(q, below)
         if curved:
             run = auto.curvature.steps_from(
                 session, start, self.gain, incumbent=None if ahead is None else ahead.best
@@ -243,7 +249,7 @@ class Fit:
         auto, session = self.auto, self.session
         if not auto.fixed_draws:
             start = session.evaluate(self.first, 0)
-            run = self._annealed(start, auto.coarse * self.gain, "mean-field", far=True)
+            run = self.annealed(start, auto.coarse * self.gain, "mean-field", far=True)
             return run.best, False
         start = self._shrunk(finite_start(session.points, self.first, session))
         incumbent = self.given if ahead is None else ahead.best
@@ -264,14 +270,17 @@ class Fit:
         if self.given is not None and paired_difference(self.given.terms, run.best.terms).nats > 0:
             return run.best, False
         # Some rows led here; on with all of them while steps are cheap.
-        return self._annealed(run.best, auto.coarse * self.gain, "coarse").best, False
+        return self.annealed(run.best, auto.coarse * self.gain, "coarse").best, False
 
     def _left_over(self, start: Candidate, *, rough: bool) -> Ending:
         return UNSETTLED if rough else self.finish(start, near=True)
 
     def finish(self, start: Candidate, *, near: bool = False, far: bool = False) -> Ending:
         """Annealed steps until going on is not worth it, and how that ended."""
-        run = self._annealed(start, self.gain, "anneal", near=near, far=far)
+        return self.ending_of(self.annealed(start, self.gain, "anneal", near=near, far=far))
+
+    def ending_of(self, run: Run) -> Ending:
+        """How annealed steps ended."""
         if run.state.walls and run.end in (STATIONARY, LOST):
             return Status.NON_FINITE, WALL
         if run.end == LOST:
@@ -285,29 +294,41 @@ class Fit:
         if left is not None and left.clearly_above(self.gain):
             hint = f"rounds of steps gain little, but a Newton step is expected to gain {left}"
             return Status.BUDGET, hint
-        return Status.CONVERGED, "the last round of steps gained too little to be worth another"
+        return Status.CONVERGED, self._too_little(run)
 
-    def _annealed(
-        self, start: Candidate, gain: float, name: str, *, near: bool = False, far: bool = False
+    def annealed(
+        self,
+        start: Candidate,
+        gain: float,
+        name: str,
+        *,
+        near: bool = False,
+        far: bool = False,
+        solver: Annealed | None = None,
     ) -> Run:
+        """Rounds of stochastic steps until one clearly gains less than `gain`; by the plan's own solver
+        unless another is given."""
         auto = self.auto
+        most = auto.steps if solver is None else min(auto.steps, solver.most_steps)
+        solver = auto.anneal if solver is None else solver
         solver = dataclasses.replace(
-            auto.anneal,
-            estimator=self.estimator or auto.anneal.estimator,
+            solver,
+            estimator=self.estimator or solver.estimator,
             # Bold steps would only lead away from an optimum that was given.
             near=near or start.q is self.problem.q and self.given is not None,
             far=far,
-            most_steps=auto.steps,
+            most_steps=most,
             gain=gain,
             by_clock=auto.by_clock,
         )
         stop = Stop(
             gain=gain,
             patience=1,
-            iterations=auto.steps - start.step,
+            iterations=most if most < auto.steps else most - start.step,
             # A short round that gains nothing proves little.
             least=solver.length + 1,
             conclusive=True,
+            sharp=self.problem.batch_size is not None,
         )
         return drive(solver, start, self.session, stop, name=name)
 
@@ -315,7 +336,7 @@ class Fit:
         """Whether Newton steps from the mode are stationary where q is close to the posterior."""
         return run.stationary and run.best.terms.gap < self.auto.conclusive * self.gain
 
-    def _embedded(self, q: AbstractFamily, below: Candidate) -> Candidate:
+    def embedded(self, q: AbstractFamily, below: Candidate) -> Candidate:
         """The solution of a simpler family as the start of one that contains it."""
         session, inside = self.session, started_from(q, below.q, self.session)
         names: dict[str, Any] = {"family": type(q).__name__, "simpler": type(below.q).__name__}
@@ -361,8 +382,23 @@ class Fit:
         self.session.note("search stop", left=left.nats, left_error=left.error)
         return Status.CONVERGED, f"a further Newton step is expected to gain {left}"
 
+    def _too_little(self, run: Run) -> str:
+        """Why rounds ended, and what another one could gain at most: it would be twice as long."""
+        hint = "the last round of steps gained too little to be worth another"
+        if run.feedback is None:
+            return hint
+        change = run.feedback.change
+        most = change.non_negative.nats + STANDARD_ERRORS * change.error
+        return (
+            f"{hint}: {change}, so that at most about {most:.2g} nats remain for a round twice as long"
+        )
+
     def _exhausted(self, run: Run) -> str:
-        hint = f"the ELBO was still rising, or too noisy to tell, after {run.best.step:,} steps"
+        hint = f"the steps, {run.best.step:,}, were used up"
+        if run.feedback is not None:
+            change, rising = run.feedback.change, run.feedback.change.clearly_above()
+            last = "still rising" if rising else "too noisy to tell whether the ELBO still rises"
+            hint += f", {last}: the last round gained {change}"
         more = "more steps" if self.problem.batch_size is None else "more steps, or a larger batch_size"
         return f"{hint}; give {more}"
 

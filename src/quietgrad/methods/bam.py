@@ -28,11 +28,19 @@ ENDS = {
 
 
 class Bam(AbstractMethod):
-    """Full-rank Gaussians by batch and match, `draws` gradients an iteration, at most `iterations`.
+    """Full-rank Gaussians by batch and match (Cai et al. 2024). Takes no Hessians.
 
-    It starts at a mode found by `mode_iterations` of L-BFGS (not with `mode=False`). The fit ends when
-    `patience` evaluations in a row, one every `piece` iterations, gain less than `gain` nats; it has
-    converged if a Newton step is not expected to gain `worth` nats. Takes no Hessians.
+    The fit has converged if a Newton step is not expected to gain `worth` nats at its end.
+
+    Args:
+        draws: gradients an iteration.
+        iterations: the most.
+        gain: nats that an evaluation must gain to count as progress.
+        mode: whether to start at a mode that L-BFGS finds.
+        piece: iterations between evaluations.
+        patience: evaluations in a row without progress that end the fit.
+        mode_iterations: of L-BFGS, for the start.
+        worth: nats.
     """
 
     draws: int = eqx.field(converter=lambda n: whole(n, "draws", least=2), default=16)

@@ -38,7 +38,8 @@ def up(fit: "Fit", rungs: list[AbstractRung]) -> Ending:
             evidence, number = _evidence(fit, answer, number), number + 1
         if evidence is None:
             break
-        able = [r for r in untried if r.mends(evidence) and not (evidence.correctable and r.compiles)]
+        dear = evidence.correctable or evidence.gap < fit.auto.compile_for * fit.gain
+        able = [rung for rung in untried if rung.mends(evidence) and not (rung.compiles and dear)]
         # A rung may have become too dear in the meantime.
         rung = next((rung for rung in able if rung.refuses(fit) is None), None)
         if rung is None:

@@ -82,7 +82,6 @@ def _em(
 ) -> tuple[float, Components]:
     """The weighted log likelihood and the components, from random parts of the draws."""
     dim = u.shape[1]
-    # Random directions through the center cut the draws into parts: crossed ridges share their mean.
     centers = u[rng.choice(len(u), count, p=weights)]
     shares = scipy.special.softmax(-np.sum((u[:, None] - centers) ** 2, axis=2), axis=1)
     value, found = -np.inf, None
@@ -102,7 +101,7 @@ def _em(
         )
         log_det = np.sum(np.log(np.diagonal(found.root, axis1=1, axis2=2)), axis=1)
         joint = found.log_weights - log_det - 0.5 * np.sum(x**2, axis=2)
-        total = scipy.special.logsumexp(joint, axis=1)
+        total = np.asarray(scipy.special.logsumexp(joint, axis=1))
         shares, value = np.exp(joint - total[:, None]), float(weights @ total)
     assert found is not None
     return value, found

@@ -31,14 +31,24 @@ from .sgd import Sgd
 
 
 class Saa(AbstractMethod):
-    """L-BFGS at fixed draws, judged by fresh ones, then `polish_steps` quiet stochastic steps.
+    """L-BFGS at fixed draws, judged by fresh ones, then a few quiet stochastic steps.
 
-    `draws` to begin with, doubled up to `most_draws` until that gains less than `gain` nats. With
-    `fresh` off the fixed draws are not judged, as in DADVI (Giordano et al. 2024). `sampler` makes the
-    draws; antithetic pairs of Sobol points by default. Newton steps of `curvature` follow where they
-    suit. `polish_steps` of None are `mean_field_polish_steps`, or `richer_polish_steps` for families
-    beyond mean-field, with `checks` evaluations; the fit has converged if they gain less than
-    `polish_gain` nats.
+    Args:
+        draws: fixed draws to begin with.
+        most_draws: they are doubled up to this number, until that gains less than `gain` nats.
+        most_iterations: of L-BFGS at each number of draws.
+        gain: nats.
+        fresh: with False the fixed draws are not judged by fresh ones, as in DADVI (Giordano et al.
+            2024).
+        sampler: makes the fixed draws; antithetic pairs of Sobol points by default.
+        polish_steps: stochastic steps at the end; None is `mean_field_polish_steps` or
+            `richer_polish_steps`, by the family.
+        polish_rate: Adam's step size for them.
+        polish_gain: nats. The fit has converged if the stochastic steps gain less.
+        mean_field_polish_steps: for mean-field families.
+        richer_polish_steps: for all others.
+        checks: evaluations during the stochastic steps.
+        curvature: settings of the Newton steps that follow the fixed draws where they suit the family.
     """
 
     draws: int = 32

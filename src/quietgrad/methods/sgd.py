@@ -42,16 +42,24 @@ def _optimizer(given: Any) -> optax.GradientTransformation | None:
 
 
 class Sgd(AbstractMethod):
-    """`steps` steps of an optax `optimizer` (Adam at 0.01 by default) with an `estimator`.
+    """Stochastic gradient steps with any optax optimiser and any gradient estimator.
 
-    `estimator` is an instance or a registered name; "auto" begins with the cheapest quiet one and
-    changes it when noise dominates and another has less variance x cost (`switching`). The ELBO is
-    evaluated every `evaluate_every` steps (a hundredth of the run by default), less often where that
-    would take more than its share of the time. `stop=Plateau()` ends the run once the ELBO has stopped
-    rising, and `stop=Reached(value)` once it is there. The answer is the last q, or an earlier one that
-    is clearly better. A run whose mean of late iterates is clearly better by `gain` nats is held by
-    noise, and says so. With `by_clock` off nothing depends on seconds, and a run can be repeated
-    exactly: no evaluation is left out, and "auto" compares estimators by gradient evaluations.
+    The answer is the last q, or an earlier one that is clearly better.
+
+    Args:
+        estimator: an instance or a registered name. "auto" begins with the cheapest quiet one and
+            changes it when noise dominates and another has less variance x cost (`switching`).
+        optimizer: any optax optimiser; None is Adam at 0.01.
+        steps: how many.
+        evaluate_every: steps between evaluations of the ELBO; None is a hundredth of the run, and fewer
+            evaluations where they would take more than their share of the time.
+        stop: `Plateau()` ends the run once the ELBO has stopped rising, `Reached(value)` once it is
+            there; None takes all steps.
+        by_clock: with False nothing depends on seconds, and a run can be repeated exactly: no evaluation
+            is left out, and "auto" compares estimators by gradient evaluations.
+        gain: nats. A run whose mean of late iterates is clearly better by this is held by the noise of
+            its steps, and ends with "budget" and a hint that says so.
+        switching: when estimator="auto" looks at other estimators.
     """
 
     estimator: AbstractEstimator | str = eqx.field(

@@ -52,11 +52,23 @@ def race(
     batch_size: int | None = None,
     key: Key[Array, ""],
 ) -> RaceResult:
-    """Run entrants on a target under equal budgets of optimisation time.
+    """Run several methods on a target under equal budgets of optimisation time.
 
-    `family` is as in `fit`, a common start for all. `entrants` maps labels to methods, estimators or
-    registered names of either; estimators take Adam steps at `learning_rate`. `seconds` is each
-    entrant's budget of optimisation. Ctrl-C ends the race with those that have run.
+    Ctrl-C ends the race with those that have run.
+
+    Args:
+        target: what is inferred.
+        family: as in `fit`, a common start for all; not "auto".
+        entrants: labels and what runs under them: methods, estimators, or registered names of either.
+            None takes a selection that suits full data or minibatches.
+        seconds: optimisation seconds of each entrant; compilation comes on top.
+        learning_rate: Adam's step size, for entrants that are estimators.
+        batch_size: rows used in a step; None uses all of them.
+        key: a random key.
+
+    Returns:
+        A lane for each entrant, in the order of arrival within 1 nat of the best ELBO, and a
+        recommendation; `left_out` says why entrants could not run.
     """
     if not seconds > 0:
         raise ValueError(f"seconds must be positive; got {seconds!r}")

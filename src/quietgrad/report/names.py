@@ -26,9 +26,12 @@ FAMILIES = {
     "mean-field": "Mean-field Gaussian",
     "low-rank": "Rank-5 Gaussian",
     "full-rank": "Full-rank Gaussian",
+    "mixture": "Mixture of Gaussians",
     "real-nvp": "Real NVP",
     "real-nvp-affine": "Real NVP with shift and scale",
     "real-nvp-whitened": "Real NVP, whitened",
+    "autoregressive-flow": "Autoregressive flow",
+    "spline-flow": "Spline couplings",
     "semi-implicit": "Semi-implicit",
 }
 LABELS = {

@@ -7,6 +7,7 @@ from jaxtyping import PyTree
 
 from ..families import AbstractFamily
 from ..targets.stored import stored_target
+from .refined import Refined
 from .result import FitResult, Remembered
 from .saving import read_result
 
@@ -39,4 +40,6 @@ def load(
     kept = Remembered()
     kept.diagnosis, kept.probes = remembered["diagnosis"], remembered["probes"]
     kept.made = remembered["made"]
-    return FitResult(**fields, target=stored_target(about, fields["q"].dim), remembered=kept)
+    target, refined = stored_target(about, fields["q"].dim), fields.pop("refined")
+    refined = None if refined is None else Refined(target=target, **refined)
+    return FitResult(**fields, target=target, refined=refined, remembered=kept)

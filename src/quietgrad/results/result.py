@@ -128,7 +128,8 @@ class FitResult(eqx.Module):
         """
         target = given(target, self.hyperparameters, self.q).of_dim(self.q.dim)
         check_same(target, self.q, self.remembered.probes)
-        return dataclasses.replace(self, target=target)
+        refined = None if self.refined is None else dataclasses.replace(self.refined, target=target)
+        return dataclasses.replace(self, target=target, refined=refined)
 
     @property
     def seconds(self) -> float:

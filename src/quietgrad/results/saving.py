@@ -5,6 +5,7 @@ read is an error. Settings of the method and the estimator are read if this vers
 they were; otherwise their text is all that is left.
 """
 
+import dataclasses
 import datetime
 import os
 from collections.abc import Mapping
@@ -66,6 +67,7 @@ def write_result(path: str | os.PathLike[str], result: Any) -> Path:
     root["decisions"] = encoder.encode([str(decision) for decision in result.decisions])
     root["diagnosis"] = encoder.encode(result.diagnosis)
     root["q"] = _encoded(encoder, "family", result.q)
+    root["refined"] = encoder.encode(_without_target(result.refined))
     root["hyperparameters"] = _encoded(encoder, "hyperparameters", result.hyperparameters)
     for name in DESCRIBED:
         root[name] = _described(encoder, getattr(result, name))
@@ -110,6 +112,8 @@ def _decoded(
     fields = {name: decoder.decode(root[name]) for name in (*PLAIN, "q")}
     if not isinstance(fields["q"], AbstractFamily):
         raise ValueError(f"{WHAT} has a {type(fields['q']).__name__} where a family should be")
+    # Files of versions without chains have none.
+    fields["refined"] = decoder.decode(root.get("refined"))
     fields["decisions"] = tuple(decoder.decode(root["decisions"]))
     for name in DESCRIBED:
         fields[name] = _read(decoder, root[name], name)
@@ -152,6 +156,14 @@ def _probes(target: Target, q: AbstractFamily) -> Float[np.ndarray, " probes"] |
     z = np.asarray(q.sample(jr.key(0), count), float)
     with np.errstate(all="ignore"):
         return Points(target, q.dtype)(z)[0]
+
+
+def _without_target(refined: Any) -> dict[str, Any] | None:
+    """Chains in the coordinates of a fit, without the target that they were run on."""
+    if refined is None:
+        return None
+    names = [field.name for field in dataclasses.fields(refined) if field.name != "target"]
+    return {name: getattr(refined, name) for name in names}
 
 
 def _sections(model: About) -> dict[str, Any]:

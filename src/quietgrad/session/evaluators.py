@@ -1,5 +1,6 @@
 """Who judges a fit: draws for the way, others for the end, and those that all methods show."""
 
+import functools
 from collections.abc import Callable
 
 import numpy as np
@@ -13,6 +14,8 @@ from .streaming import StreamedElboEvaluator
 # On the way, a pair of draws meets at most this many rows: all of them where there are no more, and rows
 # of its own otherwise. Rows on disk are read once, so many in all.
 JUDGED_ROWS, READ_ROWS = 2**14, 2**17
+# Pairs of an evaluation on all rows where there are very many; multiples of it where they do not do.
+PRECISE_PAIRS = 16
 # Times as many draws at the end where some were not finite on the way.
 CAREFUL = 16
 
@@ -27,7 +30,7 @@ class Evaluators:
         seed: Callable[[str], UInt32[Array, "2"]],
         rng: Callable[[str], np.random.Generator],
     ):
-        self.problem, self.evaluation = problem, evaluation
+        self.problem, self.evaluation, self._seed = problem, evaluation, seed
         target, pairs = problem.whole, [max(2, n // 2) for n in evaluation[:2]]
         judged, rows = target, None
         if evaluation.share is not None or target.on_disk:
@@ -46,6 +49,18 @@ class Evaluators:
         if evaluation.shown_draws is not None:
             shown = max(2, evaluation.shown_draws // 2)
             self.shown = kind(target, pairs=shown, seed=seed("shown"))
+
+    @functools.cached_property
+    def precise(self) -> ElboEvaluator | None:
+        """An evaluator on all rows at draws of its own, for questions that `on_the_way` leaves open.
+
+        It shares the other's program where that has all rows. None for rows that stay on disk.
+        """
+        target, usual = self.problem.whole, self.on_the_way
+        if target.on_disk:
+            return None
+        pairs = usual.at_once if usual.rows is None else min(PRECISE_PAIRS, usual.at_once)
+        return ElboEvaluator(target, pairs=pairs, seed=self._seed("precise"))
 
     def final_terms(self, q: AbstractFamily, *, saw_bad: bool) -> ElboTerms:
         """q at draws that nothing was chosen by."""

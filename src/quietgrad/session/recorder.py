@@ -4,6 +4,7 @@ A method tells the recorder what it has found and asks it when to stop; it keeps
 """
 
 import contextlib
+import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
@@ -15,8 +16,10 @@ from .._util.random import Streams, key_of
 from ..diagnostics.propriety import DEFAULT as PROPRIETY
 from ..diagnostics.propriety import log_density_probe
 from ..estimators import AbstractEstimator, name_of
+from ..evaluation.difference import Difference
 from ..evaluation.elbo_terms import ElboEvaluator, ElboTerms, paired_difference
 from ..evaluation.points import Points
+from ..evaluation.resolution import RESOLVED, resolved
 from ..families import AbstractFamily
 from ..status import Status
 from .answers import Answers, compare
@@ -32,6 +35,8 @@ from .progress import Progress
 from .snapshot import Stored
 
 NO_CHECKPOINT = NullCheckpoint()
+# Draws of a stochastic step: a pair, as the usual estimator takes.
+STEP_DRAWS = 2
 T = TypeVar("T")
 Row = dict[str, float | int]
 
@@ -128,8 +133,48 @@ class Recorder:
         return self.pace.affordable(self.clock, self.evaluation.share)
 
     def candidate(self, q: AbstractFamily, step: int, state: PyTree = None) -> Candidate:
-        """q with its terms at the evaluator's draws, charged to whatever phase this is."""
-        return Candidate(q, step, self.pace.timed(self.clock, lambda: self.terms(q)), state)
+        """q with its terms at the evaluator's draws, charged to whatever phase this is.
+
+        One that is better by far only where the density is rounding noise has no finite ELBO.
+        """
+        terms = self.pace.timed(self.clock, lambda: self.terms(q))
+        if self._rises(terms) and not self._resolved(terms):
+            terms = terms._replace(values=np.full_like(terms.values, -np.inf))
+        return Candidate(q, step, terms, state)
+
+    def _rises(self, terms: ElboTerms) -> bool:
+        """Whether an ELBO is finite, and above the best one by more than noise could hide."""
+        best = self.answers.best
+        return best is not None and best.terms.elbo + RESOLVED < terms.elbo < np.inf
+
+    def _resolved(self, terms: ElboTerms) -> bool:
+        if self._points is None:
+            return True
+        return resolved(self._points, terms.mean, terms.std, self.rng("resolution"))
+
+    def sharper(
+        self, found: Candidate, best: Candidate, change: Difference, gain: float, steps: int
+    ) -> Difference:
+        """The change from `best` to `found` at more draws and all rows, until it is clear whether it is
+        worth `gain` nats.
+
+        At most as many rows are evaluated as the last `steps` used, which is half of what another round
+        would use. `change` itself if there is no room for more.
+        """
+        evaluator = self.evaluators.precise
+        if evaluator is None or not math.isfinite(change.nats):
+            return change
+        target = self.problem.whole
+        rows = max(1, target.rows)
+        used = STEP_DRAWS * steps * (self.problem.batch_size or rows)
+        each = 2 * 2 * evaluator.pairs * rows
+        times = 1
+        while times * each <= used and not change.conclusive(gain):
+            change = paired_difference(
+                evaluator.terms(found.q, times=times), evaluator.terms(best.q, times=times)
+            )
+            times *= 4
+        return change
 
     def evaluate(self, q: AbstractFamily, step: int, state: PyTree = None) -> Candidate:
         """Evaluate q and record it, on the clock of evaluations."""

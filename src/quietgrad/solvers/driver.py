@@ -32,8 +32,11 @@ class Stop(eqx.Module):
     on. `iterations` bound the run. A run that has an `incumbent` to beat is given up after `trial`
     iterations if its distance is more than `catch_up` times the last step's gain. `keep` is "better",
     for the candidate with the highest ELBO, or "last", for the last one unless an earlier one is clearly
-    better: where steps average more draws than the evaluator has, or rows differ between its draws. A
-    `rule` looks at a column of the history's rows; with `obey` it ends the run where it is reached.
+    better: where steps average more draws than the evaluator has, or rows differ between its draws.
+    With `sharp`, a change that leaves open whether it is worth `gain` is evaluated at more draws and all
+    rows, and after `flat` steps in a row whose change cannot be told from zero even so, the run is
+    stationary: each was as long as all before it together. A `rule` looks at a column of the history's
+    rows; with `obey` it ends the run where it is reached.
     """
 
     gain: float = 0.5
@@ -45,6 +48,8 @@ class Stop(eqx.Module):
     incumbent: Candidate | None = None
     catch_up: float = float("inf")
     trial: int = 0
+    sharp: bool = False
+    flat: int = 2
     rule: Plateau | Reached | None = None
     obey: bool = False
 
@@ -81,6 +86,7 @@ class Run(NamedTuple):
     best_state: Any
     feedback: Feedback | None = None
     waited: int = 0
+    flat: int = 0
     iterations: int = 0
     values: tuple[float, ...] = ()
     end: str | None = None
@@ -118,7 +124,8 @@ def drive(
         number, phase = start.step + step.iterations, EVALUATE if solver.paced else OPTIMISE
         with session.clock.phase(phase):
             candidates = tuple(session.candidate(q, number, step.estimator_state) for q in step.members)
-        run = _advanced(run, step, candidates, stop)
+        with session.clock.phase(phase):
+            run = _advanced(run, step, candidates, stop, session)
         if candidates:
             assert run.feedback is not None
             shown = run.feedback.found if solver.paced else run.best
@@ -138,24 +145,32 @@ def _read(run: Run, row: Mapping[str, float | int], stop: Stop) -> Run:
     return run._replace(values=values, end=REACHED if done else run.end)
 
 
-def _advanced(run: Run, step: Step, candidates: tuple[Candidate, ...], stop: Stop) -> Run:
+def _advanced(
+    run: Run, step: Step, candidates: tuple[Candidate, ...], stop: Stop, session: Recorder
+) -> Run:
     """The run after a step, whose members have been evaluated."""
+    taken = step.iterations - run.iterations
     run = run._replace(state=step.state, iterations=step.iterations, end=step.end)
     if candidates:
         found = candidates[0]
         for other in candidates[1:]:
             found = other if paired_difference(other.terms, found.terms).nats > 0 else found
         change = paired_difference(found.terms, run.best.terms)
+        if stop.sharp and step.iterations >= stop.least and not change.conclusive(stop.gain):
+            change = session.sharper(found, run.best, change, stop.gain, taken)
+        none = not change.clearly_above() and not change.clearly_below()
         best = stop.kept(run.best, found, change)
         run = run._replace(
             best=best,
             best_state=step.state if best is found else run.best_state,
             feedback=Feedback(best, found, change, candidates),
             waited=0 if stop.progressed(change) else run.waited + 1,
+            flat=run.flat + 1 if none else 0,
         )
         if run.end is None and stop.hopeless(best, change, step.iterations):
             run = run._replace(end=BEHIND)
-    if run.end is None and run.waited >= stop.patience and step.iterations >= stop.least:
+    still = stop.sharp and run.flat >= stop.flat
+    if run.end is None and (run.waited >= stop.patience or still) and step.iterations >= stop.least:
         run = run._replace(end=STATIONARY)
     if run.end is None and step.iterations >= stop.iterations:
         run = run._replace(end=EXHAUSTED)

@@ -3,7 +3,8 @@
 The ELBO of q = sum_k w_k q_k is sum_k w_k E_{q_k}[f - log q]: draws are stratified, each component has
 its own. In the natural parameters of the components (Lin, Khan & Schmidt 2019; Arenz et al. 2018) its
 gradient gives, with h = f - log q,
-  P_k <- P_k - r E_{q_k} Hess h,   m_k <- m_k + r P_k^-1 E_{q_k} grad h,   log w_k <- log w_k + r E_{q_k} h.
+  P_k <- P_k - r E_k Hess h,   m_k <- m_k + r P_k^-1 E_k grad h,   log w_k <- log w_k + r E_k h,
+where E_k is the mean over q_k.
 For one component these are the steps of `newton.py`. Where q is the posterior h is constant, and every
 draw says so: the steps have no noise there. Hess log q and grad log q are closed forms.
 """
@@ -38,8 +39,9 @@ class MixtureNewton(AbstractSolver):
 
     Hessians are taken at `hessian_products` / dim draws of each component, between `least_draws` and
     `most_draws`. The first `full_steps` have length 1, later ones 2/t, which averages the noise of draws
-    away; where half the variance of f - log q is below `exact` nats there is nothing left to find. A step that clearly loses is taken again at `shorten` times its length. Components whose weight
-    falls below `least_weight` are removed: at a weight of 1e-4 one is worth less than that in nats.
+    away; where half the variance of f - log q is below `exact` nats nothing is left to find. A step that
+    clearly loses is taken again at `shorten` times its length. Components whose weight falls below
+    `least_weight` are removed: at a weight of 1e-4 one is worth less than that in nats.
     """
 
     title: ClassVar[str] = "Newton steps of a mixture"
@@ -149,7 +151,7 @@ def log_density_of(
             turned = scipy.linalg.solve_triangular(root, basis, lower=True)
             precisions.append(turned.T @ turned)
     joint, s = np.stack(log_joint, axis=1), np.stack(scores, axis=1)
-    log_q = scipy.special.logsumexp(joint, axis=1)
+    log_q = np.asarray(scipy.special.logsumexp(joint, axis=1))
     r = np.exp(joint - log_q[:, None])
     log_q = log_q - 0.5 * dim * np.log(2 * np.pi)
     score = np.einsum("nk,nki->ni", r, s)

@@ -8,6 +8,7 @@ Arrays of locals have the blocks on their last axis, (block, n): long axes come 
 from typing import Any, Literal
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
@@ -99,6 +100,14 @@ class Structure(eqx.Module):
         """The point with these globals and locals."""
         flat = jnp.concatenate([g, locals.reshape(-1)])
         return flat if self.ordered else moved(flat, self.place)
+
+    def alike(self, other: "Structure") -> bool:
+        """Whether both have the same globals and blocks of the same kind; by shapes within a program."""
+        if (self.kind, self.blocks.shape, self.dim) != (other.kind, other.blocks.shape, other.dim):
+            return False
+        if isinstance(self.order, jax.core.Tracer) or isinstance(other.order, jax.core.Tracer):
+            return True
+        return np.array_equal(np.asarray(self.order), np.asarray(other.order))
 
     def with_kind(self, kind: Kind) -> "Structure":
         """The same coordinates as the other kind of structure."""

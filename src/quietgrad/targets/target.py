@@ -23,6 +23,7 @@ from .checks import batch_size_within, check_arguments, traced_function
 from .data import as_data, data_like, rows_of
 from .further_argument import HYPERPARAMETERS_MISSING, takes_more
 from .named_model import AbstractNamedModel
+from .parameters import AbstractParameters
 from .read_model import read_model
 from .row_blocks import AbstractRows, mapped
 from .traced import Traced
@@ -63,6 +64,8 @@ class Target(eqx.Module):
     # are such: `fit` makes targets that have some.
     takes_hyperparameters: tuple[bool, bool] = eqx.field(static=True)
     hyperparameter_count: int = eqx.field(static=True)
+    # Hyperparameters that the model itself has, and where they start, if it has any.
+    parameters: AbstractParameters | None
     # The devices that share out the work, if several do: see `sharding`.
     mesh: Mesh | None = eqx.field(static=True)
     # Why a program's data are no rows, and what to do, for whoever asks for minibatches of them.
@@ -79,6 +82,7 @@ class Target(eqx.Module):
         example: PyTree = None,
         model: AbstractNamedModel | None = None,
         hyperparameter_count: int = 0,
+        parameters: AbstractParameters | None = None,
         no_rows: str = "",
     ):
         check_arguments(log_prior, log_likelihood, data, dim, example)
@@ -95,6 +99,7 @@ class Target(eqx.Module):
         rows = rows_of(self.data)
         self.size = rows if size is None else whole(size, "size", least=max(rows, 1))
         self.hyperparameter_count = hyperparameter_count
+        self.parameters = parameters
         self.takes_hyperparameters = takes_more(log_prior, 1), takes_more(log_likelihood, 2)
         if self.dim is not None and not any(self.takes_hyperparameters):
             self.log_prior, self.log_likelihood = self._traced(self.dim)

@@ -2,11 +2,11 @@
 
 from .bug import bug
 
-JUDGE = "tests/test_judging.py tests/test_properties.py"
+JUDGE = "tests/test_elbo_terms.py tests/test_properties.py"
 ARRIVAL = "tests/test_arrival.py"
 METRICS = "tests/test_metrics.py"
-DRAWS = "tests/solvers/test_host_parts.py tests/test_judging.py"
-RECORDER = "tests/test_recorder.py tests/test_judging.py"
+DRAWS = "tests/solvers/test_host_parts.py tests/test_elbo_terms.py"
+RECORDER = "tests/test_recorder.py tests/test_elbo_terms.py"
 CLOCK = "tests/test_clock.py"
 CHECKPOINT = "tests/test_checkpoint.py tests/test_replay.py"
 NOISE = "tests/test_gradient_noise.py"

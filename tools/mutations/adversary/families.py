@@ -104,8 +104,8 @@ MUTANTS = [
     ),
     bug(
         "LowRank.scale_gradient",
-        "std**2 * inverse +",
-        "1 +",
+        "(inverse + std",
+        "(1 + std",
         "the gradient of scales forgets the factors",
         f"{CONTRACT} -k low-rank",
     ),

@@ -227,9 +227,9 @@ MUTANTS = [
         "tests/adapters/test_arviz.py",
     ),
     bug(
-        "_one_chain",
-        "np.asarray(value)[None]",
-        "np.asarray(value)[:, None]",
+        "_by_chain",
+        "x.reshape(chains, -1, *x.shape[1:])",
+        "x.reshape(-1, chains, *x.shape[1:])",
         "draws are taken for chains",
         "tests/adapters/test_arviz.py",
     ),

@@ -330,9 +330,9 @@ MUTANTS = [
     ),
     bug(
         "paired_square",
-        "total @ total - np.sum(some**2)",
-        "total @ total",
-        "noise is counted as gain",
+        "0.5 * pairs / (count * (count - 1))",
+        "pairs / (count * (count - 1))",
+        "a gain is twice what it is",
         GAIN,
     ),
     bug(

@@ -16,8 +16,9 @@ from ...targets import Target
 from ...targets.traced import Traced, traced
 from .handled import constant, put_together, take_apart
 from .model import NumpyroModel, Point
+from .parameters import Parameters, open_parameters, substituted
 from .rows import Rows, candidate, subsampled
-from .structure import Given, Structure, abstractly, structure_of
+from .structure import Given, HasParametersError, Structure, abstractly, structure_of
 
 # What jax raises when a model needs the numbers of an array that has none while tracing.
 NEEDS_NUMBERS = (
@@ -42,11 +43,40 @@ def target_of(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Target:
             f"model must be a NumPyro model, a function, and its arguments follow; "
             f"got {type(model).__name__}"
         )
-    made, preferred = _read(take_apart((model, args, kwargs)))
+    found = None
+    try:
+        made, preferred = _read(take_apart((model, args, kwargs)))
+    except HasParametersError:
+        found = open_parameters(model, args, kwargs)
+        made, preferred = _read(take_apart((substituted(model, found), args, kwargs)))
     made, data, size = _with_rows(made, preferred)
+    if found is not None:
+        return _with_parameters(Parameters(made, found), data, size)
     if data is None:
         return Target(made.log_prior, example=made.origin(), model=made, no_rows=NO_ROWS)
     return Target(made.log_prior, made.log_likelihood, data, size, example=made.origin(), model=made)
+
+
+def _with_parameters(parameters: Parameters, data: PyTree[Array] | None, size: int | None) -> Target:
+    """A target whose functions take the model's parameters as hyperparameters."""
+
+    def log_prior(point: Point, h: PyTree) -> Float[Array, ""]:
+        return parameters.log_prior(point, h)
+
+    def log_likelihood(point: Point, data: PyTree[Array], h: PyTree) -> Float[Array, " rows"]:
+        return parameters.log_likelihood(point, data, h)
+
+    made = parameters.made
+    return Target(
+        log_prior,
+        None if data is None else log_likelihood,
+        data,
+        size,
+        example=made.origin(),
+        model=made,
+        parameters=parameters,
+        no_rows=NO_ROWS if data is None else "",
+    )
 
 
 def _read(call: PyTree) -> tuple[NumpyroModel, list[str]]:

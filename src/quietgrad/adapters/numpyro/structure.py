@@ -70,7 +70,11 @@ class Given(Messenger):
             msg["value"] = jr.key(0)
 
 
-class _OpenParameters(Messenger):
+class HasParametersError(Exception):
+    """The model has parameters without a prior that have no value."""
+
+
+class OpenParameters(Messenger):
     """Notes the `param` sites that no handler inside the model has given a value."""
 
     def __init__(self, fn: Any):
@@ -85,15 +89,11 @@ class _OpenParameters(Messenger):
 
 def structure_of(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Structure:
     """The structure, or a `ValueError` for what has no density over the reals. Call it while tracing."""
-    watched = _OpenParameters(model)
+    watched = OpenParameters(model)
     seeded = substitute(seed(watched, jr.key(0)), substitute_fn=init_to_uniform)
     sites = trace(seeded).get_trace(*args, **kwargs)
     if watched.names:
-        raise ValueError(
-            f"the model has parameters without a prior ({_list(watched.names)}), which a target cannot "
-            "hold; give them a prior with numpyro.sample, or fix them with "
-            "numpyro.handlers.substitute(model, data={...})"
-        )
+        raise HasParametersError(_list(watched.names))
     groups: dict[str, list[Site]] = {name: [] for name in Structure._fields[:-1]}
     for site in sites.values():
         kind = _kind(site)

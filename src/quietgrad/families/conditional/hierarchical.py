@@ -18,7 +18,7 @@ from ...structure import Structure
 from ...targets import Target
 from ..advice import Advice
 from ..bases import AbstractBase, Normal
-from ..capabilities import Invertible
+from ..capabilities import Invertible, ScalesFollow
 from ..family import AbstractFamily
 from ..full_rank import FullRank, pack_triangle
 from ..mean_field import MeanField
@@ -29,7 +29,7 @@ from .locals import AbstractConditional
 from .nested import NestedLaplace
 
 
-class Hierarchical(AbstractFamily, Invertible):
+class Hierarchical(AbstractFamily, ScalesFollow):
     """`of_globals` is q(g), `of_locals` is q(z | g). Base draws are in the order of the coordinates.
 
     Transport, density and score take O(n) operations, and with nested locals some gradients of the
@@ -82,6 +82,12 @@ class Hierarchical(AbstractFamily, Invertible):
         q = FullRank(loc=center, packed=pack_triangle(jnp.diag(corner)), base=base)
         own_locals = LinearLocals.independent(mean, own, structure)
         return cls(of_globals=q, of_locals=own_locals, base=base)
+
+    def contains(self, other: AbstractFamily) -> bool:
+        """Structured Gaussians of the same structure only."""
+        if isinstance(other, AbstractStructured) and not self.structure.alike(other.structure):
+            return False
+        return super().contains(other)
 
     def _start_from(self, other: AbstractFamily, *, key: Key[Array, ""]) -> "Hierarchical":
         """The member itself, with locals that can follow the globals linearly."""

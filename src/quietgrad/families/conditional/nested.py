@@ -23,11 +23,11 @@ from ...targets import Target
 from .locals import AbstractConditional, Locals
 
 # Newton steps at most, and those from a start that nothing is known of.
-MOST, MOST_AT_FIRST = 20, 200
+MOST, MOST_AT_FIRST = 40, 200
 # A step of so many posterior sds is the last but one: the error after it is about its square.
 CLOSE = 1e-3
-# A step moves no local by more than this many sds.
-FURTHEST = 3.0
+# What is left of a step of a block after which the next one would be longer.
+SHORTER = 0.25
 # Curvature that counts as positive, in the coordinates of the model.
 LEAST = 1e-8
 
@@ -81,19 +81,36 @@ class Nested(AbstractConditional):
         return self.step(g, self.iterate(g, start, MOST)).after
 
     def iterate(self, g: Float[Array, " k"], x: Float[Array, "p n"], most: int) -> Float[Array, "p n"]:
-        """Steps until one is small, without derivatives."""
+        """Steps until one is small, without derivatives.
+
+        Blocks are independent, so each has its own length of step: one after which the next step would
+        be longer is taken back to a share of it. In a chain they have one length.
+        """
         g, x = jax.lax.stop_gradient((g, x))
 
-        def again(state: tuple[Array, Array, Array]) -> Array:
-            _, size, count = state
+        def again(state: tuple[Array, ...]) -> Array:
+            *_, size, count = state
             return (size > CLOSE) & (count < most)
 
-        def once(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-            x, _, count = state
+        def once(state: tuple[Array, ...]) -> tuple[Array, ...]:
+            x, base, before, _, count = state
             found = jax.lax.stop_gradient(self.step(g, x))
-            return found.after, found.size, count + 1
+            sizes = (
+                jnp.full_like(before, jnp.max(found.sizes)) if self.structure.chained else found.sizes
+            )
+            worse = ~(sizes <= before)
+            after = jnp.where(worse[None, :], base + SHORTER * (x - base), found.after)
+            size = jnp.max(jnp.where(worse, jnp.inf, sizes))
+            return (
+                after,
+                jnp.where(worse[None, :], base, x),
+                jnp.where(worse, before, sizes),
+                size,
+                count + 1,
+            )
 
-        start = x, jnp.full((), jnp.inf, x.dtype), jnp.zeros((), jnp.int32)
+        infinite = jnp.full((), jnp.inf, x.dtype)
+        start = x, x, jnp.full(x.shape[1], jnp.inf, x.dtype), infinite, jnp.zeros((), jnp.int32)
         return jax.lax.while_loop(again, once, start)[0]
 
     def around(self, g: Float[Array, " k"], x: Float[Array, "p n"]) -> "Nested":
@@ -108,10 +125,10 @@ class Nested(AbstractConditional):
 
 
 class Newton(NamedTuple):
-    """Parameters after a Newton step, and its size in the locals' own sds."""
+    """Parameters after a Newton step, and its size for each block, in the locals' own sds."""
 
     after: Float[Array, "p n"]
-    size: Float[Array, ""]
+    sizes: Float[Array, " n"]
 
 
 class NestedLaplace(Nested):
@@ -158,16 +175,12 @@ class NestedLaplace(Nested):
         return gradient, matrix
 
     def step(self, g: Float[Array, " k"], x: Float[Array, "b n"]) -> Newton:
-        """m + P^-1 df/dz, no block further than `FURTHEST` sds."""
+        """m + P^-1 df/dz."""
         gradient, matrix = self.curvature(g, x)
         root = jax.lax.stop_gradient(_root(matrix))
         none = jnp.zeros(0, x.dtype)
         moves = root.transposed_times((none, gradient))[1]
-        sizes = jax.lax.stop_gradient(jnp.abs(moves))
-        size = jnp.max(sizes)
-        largest = size if self.structure.chained else jnp.max(sizes, axis=0, keepdims=True)
-        moves = moves * jnp.minimum(1.0, FURTHEST / jnp.maximum(largest, 1e-30))
-        return Newton(x + root.times((none, moves))[1], size)
+        return Newton(x + root.times((none, moves))[1], jnp.max(jnp.abs(moves), axis=0))
 
     def locals(self, g: Float[Array, " k"], x: Float[Array, "b n"]) -> Locals:
         """A Gaussian with the curvature at the mode."""

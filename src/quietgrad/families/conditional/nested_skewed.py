@@ -18,13 +18,13 @@ from ...structure import Structure
 from ...structure import small_matrices as small
 from ...targets import Target
 from .locals import Locals, local_root
-from .nested import FURTHEST, Nested, NestedLaplace, Newton
+from .nested import Nested, NestedLaplace, Newton
 from .skew import log_slope, skewed
 
 # Nodes of the rule: exact for polynomials up to degree 13.
 NODES = 7
 # A step changes no log scale and no skew by more than this.
-FURTHEST_SHAPE = 0.7
+FURTHEST = 0.7
 # The least f'' that counts, as a share of 1 / s^2: for likelihoods that are not log-concave everywhere.
 LEAST_SHARE = 1e-3
 
@@ -69,15 +69,17 @@ class NestedSkewed(Nested):
         first, second = jax.vmap(derivatives)(points[:, None, :])
         first, second = first[:, 0], second[:, 0]
         root = jnp.sqrt(1 + node**2)[:, None]
-        t = skewed(node[:, None], a[None, :])
-        along = jnp.stack([jnp.ones_like(t), s * t, s * skewed_by_a(node[:, None], a[None, :])])
+        each, wide = a[None, :], s[None, :]
+        t = skewed(node[:, None], each)
+        along = jnp.stack([jnp.ones_like(t), wide * t, wide * skewed_by_a(node[:, None], each)])
         ratio = node[:, None] / root
-        flat = (jnp.sinh(a) + ratio * jnp.cosh(a)) / (jnp.cosh(a) + ratio * jnp.sinh(a))
+        up, across = jnp.sinh(each), jnp.cosh(each)
+        flat = (up + ratio * across) / (across + ratio * up)
         zero, one = jnp.zeros_like(a), jnp.ones_like(a)
         mean_flat = weight @ flat
         gradient = jnp.einsum("k,kn,pkn->pn", weight, first, along)
         gradient = gradient + jnp.stack([zero, one, mean_flat])
-        steep = jax.lax.stop_gradient(jnp.maximum(-second, LEAST_SHARE / s**2))
+        steep = jax.lax.stop_gradient(jnp.maximum(-second, LEAST_SHARE / wide**2))
         inner = jnp.einsum("k,kn,pkn,rkn->prn", weight, steep, along, along)
         square = weight @ flat**2
         shape = jnp.stack(
@@ -95,10 +97,10 @@ class NestedSkewed(Nested):
         units = jax.lax.stop_gradient(units)
         half = small.solve_vectors(factor, units * gradient)
         move = small.solve_vectors(factor, half, transposed=True)
-        size = jnp.max(jnp.abs(jax.lax.stop_gradient(move)))
-        limit = jnp.asarray([FURTHEST, FURTHEST_SHAPE, FURTHEST_SHAPE], x.dtype)[:, None]
-        largest = jnp.max(jnp.abs(jax.lax.stop_gradient(move)) / limit, axis=0)
-        return Newton(x + units * move / jnp.maximum(1.0, largest), size)
+        shape_size = jnp.max(jnp.abs(jax.lax.stop_gradient(move[1:])), axis=0)
+        shorter = jnp.minimum(1.0, FURTHEST / jnp.maximum(shape_size, 1e-30))
+        move = move * jnp.stack([one, shorter, shorter])
+        return Newton(x + units * move, jnp.max(jnp.abs(half), axis=0))
 
     def locals(self, g: Float[Array, " k"], x: Float[Array, "3 n"]) -> Locals:
         """m, s and a."""
@@ -115,7 +117,7 @@ class NestedSkewed(Nested):
 
     def _points(self, x: Float[Array, "3 n"]) -> Float[Array, "nodes n"]:
         node = _rule(x.dtype)[0]
-        return x[0] + jnp.exp(x[1]) * skewed(node[:, None], x[2][None, :])
+        return x[:1] + jnp.exp(x[1:2]) * skewed(node[:, None], x[2:])
 
 
 def skewed_by_a(e: Float[Array, "..."], a: Float[Array, "..."]) -> Float[Array, "..."]:

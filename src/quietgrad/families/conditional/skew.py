@@ -9,16 +9,16 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 
-def skewed(e: Float[Array, "*n"], a: Float[Array, "*n"]) -> Float[Array, "*n"]:
+def skewed(e: Float[Array, "..."], a: Float[Array, "..."]) -> Float[Array, "..."]:
     """t."""
     return e * jnp.cosh(a) + jnp.sqrt(1 + e**2) * jnp.sinh(a)
 
 
-def unskewed(t: Float[Array, "*n"], a: Float[Array, "*n"]) -> Float[Array, "*n"]:
+def unskewed(t: Float[Array, "..."], a: Float[Array, "..."]) -> Float[Array, "..."]:
     """e: the same map with -a."""
     return skewed(t, -a)
 
 
-def log_slope(e: Float[Array, "*n"], a: Float[Array, "*n"]) -> Float[Array, "*n"]:
+def log_slope(e: Float[Array, "..."], a: Float[Array, "..."]) -> Float[Array, "..."]:
     """log t'."""
     return jnp.log(jnp.cosh(a) + e / jnp.sqrt(1 + e**2) * jnp.sinh(a))

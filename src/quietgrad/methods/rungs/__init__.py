@@ -9,9 +9,10 @@ from .mixture import MixtureRung
 from .rung import AbstractRung
 from .structured import HierarchyRung, StructuredRung
 
-# The cheapest first.
+# The cheapest first. Mixtures of several modes come before a bend, those of parts of one mode after it.
 RUNGS: tuple[AbstractRung, ...] = (
     FullRankRung(),
+    MixtureRung(most_dim=0),
     CurvedRung(),
     MixtureRung(),
     HierarchyRung(),

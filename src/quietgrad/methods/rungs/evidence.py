@@ -5,6 +5,7 @@ from them, climbs from far away. All of it runs on the host with the program of 
 the fit has, so that asking costs far less than to compile a flow.
 """
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -45,6 +46,9 @@ class Evidence(NamedTuple):
         with np.errstate(all="ignore"):
             found = gather(target, q, rng, draws)
         verdict, why = judge(found, Ending(Status.CONVERGED, ""))
+        # Normal log weights of variance v are worth exp(-v) of their number; more draws see more of it.
+        share = found.weights.effective / found.draws.log_q.size
+        gap = max(gap, -0.5 * math.log(share) if share > 0 else math.inf)
         return cls(q, gap, verdict, (*why.fatal, *why.wrong, *why.fine), found)
 
     @property

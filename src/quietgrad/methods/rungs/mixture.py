@@ -4,9 +4,11 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from ...diagnostics.draws import Draws, draw
-from ...evaluation.elbo_terms import paired_difference
-from ...families import AbstractFamily, Components, FullRank, HasMoments, Mixture
+from ...diagnostics.draws import Draws, carry, draw
+from ...evaluation.difference import Difference
+from ...evaluation.elbo_terms import ElboEvaluator, paired_difference
+from ...evaluation.host_draws import sobol_pairs
+from ...families import AbstractFamily, Components, FullRank, Mixture
 from ...session import Candidate
 from ...session.clock import OPTIMISE
 from ...solvers import MixtureNewton, Run, Stop, drive
@@ -22,29 +24,30 @@ if TYPE_CHECKING:
 
 
 class MixtureRung(AbstractRung):
-    """Components at the modes that climbs find, and at parts of weighted draws; then Newton steps of all.
+    """Components at the modes that climbs find, or at parts of weighted draws; then Newton steps of all.
 
     `climbs` climbs of `trials` trial steps begin far away; the `most` best of their modes become
-    components. Without several modes, `counts` components in turn are fitted to `draws` weighted draws of
-    the answer so far, as long as each count clearly gains `faint` times the gain: components are cheap,
-    and a mixture that is the posterior is found to all digits. Runs take at most `steps` Newton steps.
-    In more than `most_dim` coordinates weighted draws say little, and only modes are a reason to try.
-    Components without which the ELBO does not clearly fall by `faint` times the gain are removed.
+    components. In up to `most_dim` coordinates `counts` components in turn are fitted to `draws`
+    weighted draws of a Gaussian `wider` than the answer so far, while they clearly gain `faint` times
+    the gain: a mixture that is the posterior is found to all digits. In more coordinates weighted draws
+    say little, and only modes are a reason to try. Runs take at most `steps` Newton steps. Components
+    without which the ELBO does not clearly fall by `faint` times the gain are removed.
     """
 
     title: ClassVar[str] = "a mixture of Gaussians"
     compiles: ClassVar[bool] = False
-    family: ClassVar[type[AbstractFamily] | None] = Mixture
+    families: ClassVar[tuple[type[AbstractFamily], ...]] = (Mixture,)
 
     newton: MixtureNewton = MixtureNewton()
     climbs: int = 32
     trials: int = 40
     most: int = 24
     draws: int = 1024
-    counts: tuple[int, ...] = (2, 4, 8, 16)
+    wider: float = 2.0
+    counts: tuple[int, ...] = (2, 4, 8)
     steps: int = 40
     faint: float = 0.004
-    most_dim: int = 10
+    most_dim: int = 4
 
     def refuses(self, fit: "Fit") -> str | None:
         """Newton steps need Hessians on all rows."""
@@ -56,15 +59,13 @@ class MixtureRung(AbstractRung):
         return None if suits else "the target cannot be differentiated twice"
 
     def mends(self, evidence: Evidence) -> bool:
-        """Several modes; in few dimensions whatever is neither a neck nor a bend, such as an X."""
-        if not isinstance(evidence.q, HasMoments):
+        """Several modes; in few dimensions whatever is left, such as an X."""
+        if isinstance(evidence.q, Mixture):
             return False
-        shapes = evidence.shapes
-        bent = shapes.funnel is not None or shapes.banana is not None
-        return bool(evidence.modes) or (evidence.q.dim <= self.most_dim and not bent)
+        return bool(evidence.modes) or evidence.q.dim <= self.most_dim
 
     def solve(self, fit: "Fit", below: Candidate) -> Ending | None:
-        """The best mixture found; None if no component has a finite ELBO."""
+        """The best mixture found; None if there is none that gains."""
         session, faint = fit.session, self.faint * fit.gain
         drawn = self._drawn(fit, below.q, 0)
         with session.clock.phase(OPTIMISE):
@@ -82,37 +83,60 @@ class MixtureRung(AbstractRung):
         if modes is not None and len(modes.loc) > 1:
             best = self._run(fit, modes, faint, f"{len(modes.loc)} modes")
         if below.q.dim <= self.most_dim:
-            best = self._grown(fit, drawn, best, faint)
+            best = self._grown(fit, below, best, faint)
         if best is None:
             return None
         answer = self._pruned(fit, best.best, faint)
         session.choose(answer)
-        session.note("mixture", components=answer.q.count, elbo=answer.terms.elbo)
+        count = _count(answer)
+        session.note("mixture", components=count, elbo=answer.terms.elbo)
         if best.stationary:
-            return Status.CONVERGED, f"Newton steps of {answer.q.count} components gain too little"
+            return Status.CONVERGED, f"Newton steps of {count} components gain too little"
         return Status.BUDGET, f"Newton steps were still gaining after {self.steps} of them"
 
-    def _grown(self, fit: "Fit", drawn: Draws, best: Run | None, faint: float) -> Run | None:
-        """More and more components as parts of weighted draws, while they gain."""
+    def _grown(self, fit: "Fit", below: Candidate, best: Run | None, faint: float) -> Run | None:
+        """More and more components as parts of weighted draws, until two counts in a row do not gain."""
+        missed = 0
+        q = below.q
         for number, count in enumerate(self.counts):
             if best is not None:
                 if best.best.terms.gap < faint:
                     break
-                if count <= best.best.q.count:
+                if count <= _count(best.best):
                     continue
-                drawn = self._drawn(fit, best.best.q, number + 1)
+                q = best.best.q
+            drawn = self._drawn(fit, self._wide(q, fit.session.rng("mixture width", number)), number + 1)
             rng = fit.session.rng("mixture parts", number)
             with fit.session.clock.phase(OPTIMISE), np.errstate(all="ignore"):
                 parts = at_parts(drawn, count, rng)
             run = self._run(fit, parts, faint, f"{count} parts")
             if run is None:
                 continue
-            if best is not None:
-                gained = paired_difference(run.best.terms, best.best.terms)
-                if not gained.clearly_above(faint):
-                    break
-            best = run
+            incumbent = below if best is None else best.best
+            if self._gained(fit, run.best, incumbent).clearly_above(faint):
+                best, missed = run, 0
+            elif missed:
+                break
+            else:
+                # A count may have been unlucky with its draws, or not enough to cross a ridge.
+                missed = 1
         return best
+
+    def _wide(self, q: AbstractFamily, rng: np.random.Generator) -> FullRank:
+        """A Gaussian that is `wider` than q, so that its draws are also where q is too narrow."""
+        z = carry(q, sobol_pairs(q.base, self.draws // 2, q.base_dim, rng))[0]
+        root = np.linalg.cholesky(np.cov(z.T).reshape(q.dim, q.dim))
+        return FullRank.of_host(np.mean(z, axis=0), self.wider * root, q.dtype)
+
+    def _gained(self, fit: "Fit", found: Candidate, incumbent: Candidate) -> Difference:
+        """The difference of the two, at more draws where the evaluator's cannot tell."""
+        gained, session = paired_difference(found.terms, incumbent.terms), fit.session
+        if gained.nats < 0 or gained.clearly_above():
+            return gained
+        with session.clock.phase(OPTIMISE):
+            seed = session.seed("mixture gains")
+            evaluator = ElboEvaluator(fit.problem.target, pairs=self.draws // 2, seed=seed)
+            return paired_difference(evaluator.terms(found.q), evaluator.terms(incumbent.q))
 
     def _run(self, fit: "Fit", start: Components, faint: float, name: str) -> Run | None:
         """Newton steps from a start, if its ELBO is finite."""
@@ -127,8 +151,8 @@ class MixtureRung(AbstractRung):
 
     def _pruned(self, fit: "Fit", answer: Candidate, faint: float) -> Candidate:
         """The mixture without components that it does not need, by the evaluator's draws."""
-        assert isinstance(answer.q, Mixture)
-        for _ in range(answer.q.count - 1):
+        for _ in range(_count(answer) - 1):
+            assert isinstance(answer.q, Mixture)
             now = answer.q.host_components()
             least = int(np.argmin(now.log_weights))
             others = Components(*(np.delete(part, least, axis=0) for part in now))
@@ -143,3 +167,8 @@ class MixtureRung(AbstractRung):
         session = fit.session
         with session.clock.phase(OPTIMISE):
             return draw(q, session.points, session.rng("mixture draws", number), self.draws)
+
+
+def _count(answer: Candidate) -> int:
+    assert isinstance(answer.q, Mixture)
+    return answer.q.count

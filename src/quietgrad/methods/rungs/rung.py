@@ -25,8 +25,8 @@ class AbstractRung(eqx.Module):
 
     # What `explain` calls it: a noun with its article.
     title: ClassVar[str] = "a richer family"
-    # The family that this rung solves for, where a user asks for it by name: a Gaussian comes first then.
-    family: ClassVar[type[AbstractFamily] | None] = None
+    # Families that this rung solves for where a user asks for one by name: a Gaussian comes first then.
+    families: ClassVar[tuple[type[AbstractFamily], ...]] = ()
     # Whether it needs programs of its own. One that does is not tried where weighted draws of the
     # present answer would be trusted: the user waits for XLA, not for arithmetic.
     compiles: ClassVar[bool] = True

@@ -1,0 +1,180 @@
+"""Families that draw globals first: nested locals against closed forms, and consistency of the whole."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+from hierarchies import normal_groups, normal_target, poisson_target, prior
+from scipy.stats import norm
+from structured_members import away, member
+
+from quietgrad import Target
+from quietgrad.families import Chain, FullRank, Hierarchical, Triangular
+from quietgrad.families.conditional import NestedLaplace, NestedSkewed
+from quietgrad.families.conditional.skew import log_slope, skewed, unskewed
+from quietgrad.structure import Structure
+
+GROUPS = 12
+
+
+def structure(kind="arrowhead"):
+    return Structure([0, 1], np.arange(2, GROUPS + 2)[:, None], kind)
+
+
+def centred(target, kind="arrowhead"):
+    first = NestedLaplace.begin(target, structure(kind), np.zeros((1, GROUPS)), np.zeros(2))
+    return eqx.filter_jit(lambda own: own.around(own.center, own.parameters))(first)
+
+
+def walk_target():
+    """A random walk seen with noise: x_t ~ N(x_{t-1}, tau^2), y_t ~ N(x_t, 1), x_1 ~ N(mu, tau^2)."""
+    y = jnp.asarray(np.random.default_rng(3).normal(size=GROUPS).cumsum())
+
+    def log_density(z):
+        mu, tau, x = z[0], jnp.exp(z[1]), z[2:]
+        before = jnp.concatenate([mu[None], x[:-1]])
+        lp = jax.scipy.stats.norm.logpdf
+        hyper = lp(mu, 0.0, 5.0) + lp(z[1], 0.0, 1.0)
+        return hyper + jnp.sum(lp(x, before, tau)) + jnp.sum(lp(y, x, 1.0))
+
+    return Target.from_logdensity(log_density, dim=GROUPS + 2), np.asarray(y)
+
+
+@pytest.mark.parametrize("g", [(0.0, 0.0), (0.3, -4.0), (-2.0, 1.5)])
+def test_the_marginal_of_a_normal_hierarchy_is_exact(g):
+    """Far from the centre too: one Newton step ends at the mode of a Gaussian."""
+    y = normal_groups(GROUPS)
+    nested = centred(normal_target(y))
+
+    def marginal(mu, log_tau):
+        std = np.sqrt(np.exp(2 * log_tau) + 0.5)
+        hyper = norm.logpdf(mu, 0, 5) + norm.logpdf(log_tau)
+        rest = norm.logpdf(y[:, 0] - y[:, 1], 0, np.sqrt(2)).sum()
+        return hyper + norm.logpdf(y.mean(axis=1), mu, std).sum() + rest
+
+    value, slope = eqx.filter_jit(lambda own, g: jax.value_and_grad(own.log_marginal)(g))(
+        nested, jnp.asarray(g)
+    )
+    assert np.isclose(value, marginal(*g), rtol=1e-10)
+    h = 1e-5
+    differences = [
+        (marginal(g[0] + h, g[1]) - marginal(g[0] - h, g[1])) / (2 * h),
+        (marginal(g[0], g[1] + h) - marginal(g[0], g[1] - h)) / (2 * h),
+    ]
+    assert np.allclose(slope, differences, rtol=1e-5, atol=1e-6)
+
+
+def test_the_marginal_of_a_state_space_is_exact():
+    target, y = walk_target()
+    nested = centred(target, "chain")
+    g = jnp.asarray([0.4, -0.7])
+    value, slope = jax.value_and_grad(nested.log_marginal)(g)
+
+    def marginal(mu, log_tau):
+        tau2, steps = np.exp(2 * log_tau), np.arange(1, GROUPS + 1)
+        covariance = tau2 * np.minimum.outer(steps, steps) + np.eye(GROUPS)
+        left = y - mu
+        _, log_det = np.linalg.slogdet(2 * np.pi * covariance)
+        quadratic = left @ np.linalg.solve(covariance, left)
+        return norm.logpdf(mu, 0, 5) + norm.logpdf(log_tau) - 0.5 * (log_det + quadratic)
+
+    assert np.isclose(value, marginal(*np.asarray(g)), rtol=1e-10)
+    h = 1e-5
+    up = marginal(0.4, -0.7 + h) - marginal(0.4, -0.7 - h)
+    assert np.isclose(slope[1], up / (2 * h), rtol=1e-5)
+
+
+def test_skewed_locals_are_those_of_the_laplace_where_conditionals_are_gaussian():
+    laplace = centred(normal_target(normal_groups(GROUPS)))
+    made = NestedSkewed.start(laplace)
+    made = made.around(made.center, made.parameters)
+    g = jnp.asarray([0.2, -1.0])
+    assert np.isclose(made.log_marginal(g), laplace.log_marginal(g), rtol=1e-10)
+    assert np.allclose(made.at(g).skew, 0.0, atol=1e-8)
+
+
+def test_skewed_locals_are_nearer_to_a_poisson_than_gaussian_ones():
+    """Against quadrature over each local, which is independent of the others given the globals."""
+    y = np.random.default_rng(1).poisson(np.exp(normal_groups(GROUPS)))
+    target = poisson_target(y)
+    laplace = centred(target)
+    made = NestedSkewed.start(laplace)
+    made = made.around(made.center, made.parameters)
+    g = jnp.asarray([0.1, 0.2])
+    x = np.linspace(-12, 8, 40_001)
+    width, own = x[1] - x[0], norm.logpdf(x, float(g[0]), np.exp(float(g[1])))
+    truth = float(norm.logpdf(g[0], 0, 5) + norm.logpdf(g[1]))
+    for row in y:
+        terms = own + sum(count * x - np.exp(x) for count in row)
+        truth += np.log(np.sum(np.exp(terms)) * width)
+        truth -= sum(float(jax.lax.lgamma(count + 1.0)) for count in row)
+    # It is a lower bound, and the Gaussian's Laplace value is none: its own ELBO is what counts.
+    skew_gap = truth - float(made.log_marginal(g))
+    e = jr.normal(jr.key(0), (4000, GROUPS + 2)).at[:, :2].set(0.0)
+
+    def elbo(nested):
+        unit = FullRank.of_host(np.asarray(g), np.eye(2), np.float64)
+        q = Hierarchical(of_globals=unit, of_locals=nested)
+        z, log_q = jax.vmap(q.transport_and_log_prob)(e)
+        terms = jax.vmap(target.log_density)(z) - log_q - np.log(2 * np.pi)
+        return float(jnp.mean(terms)), float(jnp.std(terms)) / 4000**0.5
+
+    gaussian, error = elbo(laplace)
+    assert 0 <= skew_gap < 0.02
+    assert truth - gaussian > skew_gap + 5 * error
+    own_elbo, error = elbo(made)
+    assert abs(own_elbo - float(made.log_marginal(g))) < 5 * error + 1e-6
+
+
+@pytest.mark.parametrize("kind", ["arrowhead", "chain"])
+@pytest.mark.parametrize("flow", [False, True])
+def test_a_nested_hierarchy_is_a_family(kind, flow):
+    target = normal_target(normal_groups(GROUPS)) if kind == "arrowhead" else walk_target()[0]
+    gaussian = FullRank.init(2, key=jr.key(1))
+    of_globals = away(Triangular.of_gaussian(gaussian, [1, 0])) if flow else gaussian
+    q = Hierarchical(of_globals=of_globals, of_locals=centred(target, kind))
+    e = jr.normal(jr.key(2), (q.base_dim,))
+    z, log_q, score = eqx.filter_jit(lambda q, e: q.transport_and_score(e))(q, e)
+    assert np.allclose(q.inverse(z), e, atol=1e-9)
+    assert np.isclose(q.log_prob(z), log_q)
+    jacobian = jax.jacfwd(q.transport)(e)
+    log_det = np.linalg.slogdet(np.asarray(jacobian))[1]
+    assert np.isclose(log_q, float(jnp.sum(q.base.log_prob(e))) - log_det)
+    move = 1e-5 * jr.normal(jr.key(3), z.shape)
+    difference = (q.log_prob(z + move) - q.log_prob(z - move)) / 2
+    assert np.isclose(difference, score @ move, rtol=1e-4)
+
+
+def test_nested_locals_are_not_trained():
+    q = Hierarchical(
+        of_globals=FullRank.init(2, key=jr.key(0)),
+        of_locals=centred(poisson_target(np.ones((GROUPS, 2)))),
+    )
+    e = jr.normal(jr.key(2), (q.base_dim,))
+    slopes = eqx.filter_grad(lambda q: q.transport_and_log_prob(e)[1])(q)
+    assert all(np.all(np.asarray(x) == 0) for x in jax.tree.leaves(slopes.of_locals))
+    assert any(np.any(np.asarray(x) != 0) for x in jax.tree.leaves(slopes.of_globals))
+
+
+@pytest.mark.parametrize("kind", ["arrowhead", "chain"])
+def test_a_hierarchy_starts_from_a_structured_gaussian_as_it_is(kind):
+    other = member(Structure([3, 0], [[1, 5], [2, 4], [6, 8], [7, 9]]), kind)
+    q = Hierarchical.init(other.dim, key=jr.key(0), structure=other.structure)
+    start = q.start_from(other, key=jr.key(1))
+    z = other.sample(jr.key(2), 5)
+    assert np.allclose(start.log_prob(z), other.log_prob(z))
+    another = Chain.init(other.dim, key=jr.key(0), structure=Structure.leading(other.dim, kind="chain"))
+    assert not q.contains(another)
+
+
+def test_the_skew_can_be_undone():
+    e, a = jnp.linspace(-4, 4, 9), jnp.linspace(-1, 1, 9)
+    assert np.allclose(unskewed(skewed(e, a), a), e)
+    slopes = jax.vmap(jax.grad(skewed))(e, a)
+    assert np.allclose(log_slope(e, a), jnp.log(slopes))
+
+
+def test_the_prior_is_finite_far_down_the_neck():
+    assert np.isfinite(prior(jnp.zeros(4).at[1].set(-20.0)))

@@ -1,0 +1,62 @@
+"""Newton steps of mixtures: the posterior is their fixed point, and they find it from afar."""
+
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+from jax.scipy.special import logsumexp
+from sessions import session_of
+
+import quietgrad as qg
+from quietgrad.families import Components, Mixture
+from quietgrad.solvers import MixtureNewton, Stop, drive
+
+CROSS = Components(
+    np.log([0.4, 0.6]),
+    np.array([[0.0, 0.0], [1.0, -1.0]]),
+    np.linalg.cholesky(np.array([[[2.0, 1.8], [1.8, 2.0]], [[2.0, -1.8], [-1.8, 2.0]]])),
+)
+
+
+def target_of(found):
+    """The normalised log density of a mixture: its best ELBO is zero."""
+    inverse = jnp.asarray(np.linalg.inv(found.root))
+    log_det = np.sum(np.log(np.diagonal(found.root, axis1=1, axis2=2)), axis=1)
+    constant = jnp.asarray(found.log_weights - log_det - np.log(2 * np.pi))
+
+    def log_density(z):
+        x = jnp.einsum("kij,kj->ki", inverse, z[None] - jnp.asarray(found.loc))
+        return logsumexp(constant - 0.5 * jnp.sum(x**2, axis=1))
+
+    return qg.Target.from_logdensity(log_density, dim=2)
+
+
+def test_the_posterior_is_a_fixed_point():
+    q = Mixture.of(CROSS, np.dtype(float))
+    session = session_of(target_of(CROSS), q)
+    moved = MixtureNewton().moved(session, CROSS, 1.0, np.random.default_rng(0))
+    assert moved is not None
+    # f - log q is constant at every draw: nothing but rounding moves.
+    for new, old in zip(moved, CROSS, strict=True):
+        np.testing.assert_allclose(new, old, atol=1e-9)
+
+
+def test_steps_lead_to_the_posterior():
+    rng = np.random.default_rng(1)
+    start = Components(np.log([0.5, 0.5]), CROSS.loc + 0.5 * rng.normal(size=(2, 2)), 1.3 * CROSS.root)
+    q = Mixture.of(start, np.dtype(float))
+    session = session_of(target_of(CROSS), q)
+    stop = Stop(gain=1e-4, patience=4, iterations=40, conclusive=True)
+    run = drive(MixtureNewton(), session.evaluate(q, 0), session, stop, name="mixture")
+    # Half the variance of log weights, at which the solver has nothing left to find.
+    assert run.best.terms.gap < 1e-3
+    np.testing.assert_allclose(run.best.q.weights(), [0.4, 0.6], atol=0.02)
+
+
+@pytest.mark.parametrize("family", ["mixture", "auto"])
+def test_crossed_ridges_are_fitted(family):
+    result = qg.fit(target_of(CROSS), family, key=jr.key(0))
+    assert isinstance(result.q, Mixture)
+    # The log evidence is zero; 0.02 nats are left to fits that end before all digits are found.
+    assert abs(result.elbo) < 0.02 + 5 * result.elbo_error
+    assert result.status is qg.Status.CONVERGED

@@ -1,0 +1,250 @@
+"""Mutants that nobody chose: operators of Python, applied by AST to places drawn at random.
+
+    python -m tools.mutations.operators                   600 mutants, or those that are left of them
+    python -m tools.mutations.operators --count 50        fewer; the first 50 of the same 600
+    python -m tools.mutations.operators --only solvers    those of one room
+    python -m tools.mutations.operators --list            the mutants, without running a test
+    python -m tools.mutations.operators --score           the score of what is stored, by room
+
+One mutant is one change: + for -, * for /, < for <=, < for >, and for or, a constant one off, an axis 0
+for 1, a condition turned, an argument swapped with the next, a minus dropped. Rooms are sampled by their
+number of places. Each is judged by the tests of its room, `-x`; outcomes are stored one by one, so that
+a run goes on where it was stopped. What makes no difference that a test could see (an equivalent mutant)
+is counted as a survivor: the score is a lower bound.
+"""
+
+import argparse
+import ast
+import hashlib
+import json
+import os
+import random
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from .finding import Place
+from .workshop import ROOT, Workshop
+
+RESULTS = ROOT / "tools" / "mutations" / "operators.json"
+COUNT, SEED = 600, 20261118
+# The rooms with numbers in them, and the tests beside them.
+ROOMS = {
+    "_numerics": "tests/solvers/test_host_parts.py tests/test_lapack.py tests/test_matrices.py",
+    "diagnostics": "tests/diagnostics tests/propriety",
+    "estimators": "tests/contract tests/estimators tests/weights tests/surrogates "
+    "tests/control_variates",
+    "evaluation": "tests/test_elbo_terms.py tests/test_metrics.py tests/test_gradient_noise.py "
+    "tests/test_arrival.py",
+    "families": "tests/contract/test_families.py tests/contract/test_bases.py tests/families",
+    "fitting": "tests/test_fit.py tests/test_many.py tests/test_restarts.py tests/test_looping.py",
+    "methods": "tests/methods tests/test_given_start.py",
+    "racing": "tests/test_racing.py",
+    "results": "tests/expectations tests/display tests/storage",
+    "scale": "tests/test_shuffling.py tests/test_sharding.py",
+    "session": "tests/test_recorder.py tests/test_clock.py tests/test_streaming.py "
+    "tests/test_checkpoint.py",
+    "solvers": "tests/solvers",
+    "storage": "tests/storage tests/checkpoints",
+    "structure": "tests/structure tests/families/test_structured.py",
+    "study": "tests/study/test_summary.py tests/study/test_timing.py tests/study/test_claims.py",
+    "targets": "tests/targets tests/test_fit_batches.py",
+}
+KILLED, SURVIVED, UNFIT = "killed", "survived", "fails without the mutant"
+SWAPS: dict[type[ast.AST], type[ast.AST]] = {
+    ast.Add: ast.Sub,
+    ast.Sub: ast.Add,
+    ast.Mult: ast.Div,
+    ast.Div: ast.Mult,
+    ast.FloorDiv: ast.Mult,
+    ast.Lt: ast.LtE,
+    ast.LtE: ast.Lt,
+    ast.Gt: ast.Lt,
+    ast.GtE: ast.Lt,
+    ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq,
+    ast.And: ast.Or,
+    ast.Or: ast.And,
+    ast.Is: ast.IsNot,
+    ast.IsNot: ast.Is,
+}
+
+
+class Change(NamedTuple):
+    """One expression of a file and what takes its place."""
+
+    room: str
+    file: str
+    start: int
+    end: int
+    old: str
+    new: str
+
+    @property
+    def name(self) -> str:
+        """What it is known by in the file of outcomes."""
+        old, new = (" ".join(text.split())[:60] for text in (self.old, self.new))
+        return f"{self.file}:{self.start}: {old} -> {new}"
+
+
+def changes(room: str) -> Iterator[Change]:
+    """All mutants of a room, in the order of its files."""
+    folder = ROOT / "src" / "quietgrad" / room
+    for path in sorted(folder.rglob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        tree, lines = ast.parse(text), _line_starts(text)
+        skipped = _annotations(tree)
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.expr) or id(node) in skipped:
+                continue
+            assert node.end_lineno is not None
+            assert node.end_col_offset is not None
+            for new in _mutated(node):
+                start = _offset(text, lines, node.lineno, node.col_offset)
+                end = _offset(text, lines, node.end_lineno, node.end_col_offset)
+                old = text[start:end]
+                if new != ast.unparse(node):
+                    yield Change(room, str(path.relative_to(ROOT)), start, end, old, f"({new})")
+
+
+def _mutated(node: ast.expr) -> Iterator[str]:
+    """The expression with one operator applied to it, not to its parts."""
+    match node:
+        case ast.BinOp(op=op) if type(op) in SWAPS and not _text(node.left) and not _text(node.right):
+            yield _unparsed(node, op=SWAPS[type(op)]())
+        case ast.BoolOp(op=op):
+            yield _unparsed(node, op=SWAPS[type(op)]())
+        case ast.Compare(ops=[op]) if type(op) in SWAPS:
+            yield _unparsed(node, ops=[SWAPS[type(op)]()])
+        case ast.UnaryOp(op=ast.USub() | ast.Not()):
+            yield ast.unparse(node.operand)
+        case ast.Constant(value=bool() as value):
+            yield repr(not value)
+        case ast.Constant(value=int() as value):
+            yield repr(1 - value if value in (0, 1) else value + 1)
+        case ast.Constant(value=float() as value):
+            yield repr(value * 2 if value else 1.0)
+        case ast.Call(args=[first, second, *rest]) if not isinstance(first, ast.Starred):
+            if not isinstance(second, ast.Starred):
+                yield _unparsed(node, args=[second, first, *rest])
+
+
+def _unparsed(node: ast.expr, **fields: object) -> str:
+    given = {name: getattr(node, name) for name in node._fields}
+    return ast.unparse(ast.fix_missing_locations(type(node)(**{**given, **fields})))
+
+
+def _text(node: ast.expr) -> bool:
+    return isinstance(node, ast.JoinedStr) or (
+        isinstance(node, ast.Constant) and isinstance(node.value, str)
+    )
+
+
+def _annotations(tree: ast.AST) -> set[int]:
+    """Expressions that compute nothing: annotations, defaults of dataclass decorators, messages."""
+    skipped: set[int] = set()
+    for node in ast.walk(tree):
+        parts: list[ast.AST | None] = []
+        match node:
+            case ast.arg():
+                parts = [node.annotation]
+            case ast.AnnAssign():
+                parts = [node.annotation]
+            case ast.FunctionDef():
+                parts = [node.returns, *node.decorator_list]
+            case ast.ClassDef():
+                parts = [*node.decorator_list, *node.bases]
+            case ast.Raise() | ast.Assert() | ast.JoinedStr():
+                parts = [node]
+        skipped |= {id(each) for part in parts if part is not None for each in ast.walk(part)}
+    return skipped
+
+
+def _line_starts(text: str) -> list[int]:
+    starts = [0]
+    for line in text.splitlines(keepends=True):
+        starts.append(starts[-1] + len(line))
+    return starts
+
+
+def _offset(text: str, lines: list[int], row: int, column: int) -> int:
+    """Where a position of the AST is: columns are counted in bytes there."""
+    begin = lines[row - 1]
+    line = text[begin : lines[row]] if row < len(lines) else text[begin:]
+    return begin + len(line.encode()[:column].decode())
+
+
+def sample(count: int = COUNT) -> list[Change]:
+    """The first `count` of the mutants, in an order that does not depend on it."""
+    every = [change for room in ROOMS for change in changes(room)]
+    return random.Random(SEED).sample(every, min(COUNT, len(every)))[:count]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """The command."""
+    parser = argparse.ArgumentParser(prog="python -m tools.mutations.operators", description=__doc__)
+    parser.add_argument("--count", type=int, default=COUNT)
+    parser.add_argument("--only", action="append", default=[], choices=ROOMS, help="a room")
+    parser.add_argument("--list", action="store_true", help="print them and run nothing")
+    parser.add_argument("--score", action="store_true", help="only print what is known")
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    options = parser.parse_args(arguments)
+    chosen = [c for c in sample(options.count) if not options.only or c.room in options.only]
+    known = json.loads(options.results.read_text()) if options.results.exists() else {}
+    if options.list:
+        print("\n".join(f"{c.room}: {c.name}" for c in chosen))
+        return 0
+    if not options.score:
+        os.nice(10)
+        _run(chosen, known, options.results)
+    return _score(chosen, known)
+
+
+def _run(chosen: list[Change], known: dict[str, dict[str, str]], path: Path) -> None:
+    with Workshop() as workshop:
+        without: dict[str, int] = {}
+        for number, change in enumerate(chosen, 1):
+            stamp = _stamp(change)
+            if known.get(change.name, {}).get("stamp") == stamp:
+                continue
+            file = workshop.root / change.file
+            text = file.read_text(encoding="utf-8")
+            broken = Place(file, text, change.start, change.end).broken(change.new)
+            tests = ROOMS[change.room].split()
+            file.write_text(broken, encoding="utf-8")
+            try:
+                found = workshop.tested(tests)
+            finally:
+                file.write_text(text, encoding="utf-8")
+            outcome = SURVIVED if found.code == 0 else KILLED
+            # A test that fails without the mutant says nothing about it.
+            if outcome == KILLED and found.failed:
+                name = " ".join(found.failed)
+                if name not in without:
+                    without[name] = workshop.tested(found.failed).code
+                outcome = KILLED if without[name] == 0 else UNFIT
+            said = found.failed[0] if found.failed else found.said
+            known[change.name] = {"outcome": outcome, "room": change.room, "stamp": stamp, "said": said}
+            print(f"{number:3}/{len(chosen)} {outcome:9} {change.name}: {said}", flush=True)
+            path.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
+
+
+def _score(chosen: list[Change], known: dict[str, dict[str, str]]) -> int:
+    judged = [known[c.name] for c in chosen if c.name in known]
+    for room in ROOMS:
+        own = [one["outcome"] for one in judged if one["room"] == room]
+        if own:
+            print(f"{room:14} {own.count(KILLED)} of {len(own)} killed")
+    killed = sum(one["outcome"] == KILLED for one in judged)
+    print(f"{killed} of {len(judged)} killed, {killed / max(1, len(judged)):.1%}; {len(chosen)} drawn")
+    return 0
+
+
+def _stamp(change: Change) -> str:
+    text = (ROOT / change.file).read_text(encoding="utf-8")
+    return hashlib.sha256(f"{change.name}\0{text}".encode()).hexdigest()[:16]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

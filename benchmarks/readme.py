@@ -27,8 +27,8 @@ SHOWN = (
 )
 LEGEND = (
     "*Right*: every mean within 0.25 posterior sds of long NUTS chains. *Believed*: its own verdict "
-    "does not warn. *Silent*: wrong, and does not say so. NUTS is NumPyro's, one chain of 500 draws after "
-    "500 of warm-up. Seconds are processor seconds of the whole call, compilation included."
+    "does not warn. *Silent*: wrong, and does not say so. NUTS is NumPyro's, one chain of 500 draws "
+    "after 500 of warm-up. Seconds are processor seconds of the whole call, compilation included."
 )
 
 

@@ -115,7 +115,8 @@ def family(
     """
     make = families.REGISTRY[name].init
     chosen = {} if base is None else {"base": bases.REGISTRY[base]()}
-    few = accepted(make, couplings=2) | (accepted(make, rank=1, widths=(3,)) if small else {})
+    few = accepted(make, couplings=2, depth=2)
+    few |= accepted(make, rank=1, widths=(3,), hidden=3) if small else {}
     q = make(dim, key=key_of(f"{name}-{dim}"), **few, **chosen)
     # numpy, because jax would compile its generator and the sum anew for every shape of parameter.
     noise = np.random.default_rng(zlib.crc32(f"{name}-{dim}".encode()))

@@ -96,7 +96,7 @@ def test_a_family_of_another_name_is_recognised(command, given, meant, capsys):
         app([command, "breast-cancer", "--family", given])
     assert caught.value.code == 2
     said = " ".join(capsys.readouterr().err.replace("│", " ").split())
-    assert "known: auto, full-rank" in said
+    assert "known: arrowhead, auto, autoregressive-flow" in said
     assert meant in said
 
 

@@ -135,7 +135,7 @@ def test_stein_weights_take_most_of_the_error_of_a_chain():
 
 
 def score_of(score, generator, w, eps):
-    state, run = score.init(generator), eqx.filter_jit(score)
+    state, run, found = score.init(generator), eqx.filter_jit(score), None
     for number in range(20):
         found, state = run(generator, w, eps, state, key=jr.fold_in(jr.key(11), number))
     return np.asarray(found)

@@ -16,7 +16,10 @@ DIM = 5
 CONTAINED = {
     "mean-field": {"mean-field"},
     "low-rank": {"mean-field", "low-rank"},
-    "full-rank": {"mean-field", "low-rank", "full-rank"},
+    "full-rank": {"mean-field", "low-rank", "full-rank", "arrowhead", "chain"},
+    "arrowhead": {"mean-field", "arrowhead"},
+    "chain": {"mean-field", "chain"},
+    "hierarchical": {"mean-field", "arrowhead", "hierarchical"},
     "mixture": {"mean-field", "low-rank", "full-rank", "arrowhead", "chain", "mixture"},
     "real-nvp": {"real-nvp"},
     "real-nvp-affine": {"mean-field", "real-nvp-affine"},
@@ -39,8 +42,9 @@ def test_families_contain_what_they_can_represent(name):
         (name, other)
         for name, contained in CONTAINED.items()
         for other in sorted(contained)
-        # These are moved off a stationary point.
+        # These are moved off a stationary point; the density of some is an estimate.
         if (name, other) != ("low-rank", "mean-field") and (name != "mixture" or other == name)
+        if name != "semi-implicit"
     ],
 )
 def test_the_start_is_the_same_distribution(name, other, key):

@@ -1,6 +1,7 @@
 """Monotone maps of a single coordinate with parameters: what a layer does to it, given the others.
 
-With all parameters zero each is the identity.
+With all parameters zero each is the identity. Log scales are the identity near zero and stay within
+`MOST`: they are linear in other coordinates, and several layers of exponentials overflow at far draws.
 """
 
 import abc
@@ -10,6 +11,11 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
+
+
+# Four layers of exp(20) are within single precision; the funnel's neck at three sds, a log scale of 4.5,
+# is changed by 2 %.
+MOST = 20.0
 
 
 class AbstractElementwise(eqx.Module):
@@ -43,11 +49,12 @@ class Affine(AbstractElementwise):
         self, u: Float[Array, ""], p: Float[Array, " parameters"]
     ) -> tuple[Float[Array, ""], Float[Array, ""]]:
         """The log derivative is the log scale."""
-        return u * jnp.exp(p[0]) + p[1], p[0]
+        log_scale = _bounded(p[0])
+        return u * jnp.exp(log_scale) + p[1], log_scale
 
     def inverse(self, v: Float[Array, ""], p: Float[Array, " parameters"]) -> Float[Array, ""]:
         """(v - t) exp(-a)."""
-        return (v - p[1]) * jnp.exp(-p[0])
+        return (v - p[1]) * jnp.exp(-_bounded(p[0]))
 
 
 class RationalQuadratic(AbstractElementwise):
@@ -83,11 +90,12 @@ class RationalQuadratic(AbstractElementwise):
         above = s**2 * (d1 * t**2 + 2 * s * t * (1 - t) + d0 * (1 - t) ** 2)
         log_slope = jnp.log(above) - 2 * jnp.log(below)
         v, log_slope = jnp.where(inside, v, u), jnp.where(inside, log_slope, 0.0)
-        return v * jnp.exp(p[0]) + p[1], log_slope + p[0]
+        log_scale = _bounded(p[0])
+        return v * jnp.exp(log_scale) + p[1], log_slope + log_scale
 
     def inverse(self, v: Float[Array, ""], p: Float[Array, " parameters"]) -> Float[Array, ""]:
         """The root of a quadratic."""
-        v = (v - p[1]) * jnp.exp(-p[0])
+        v = (v - p[1]) * jnp.exp(-_bounded(p[0]))
         x, y, slope = self._knots(p)
         inside = jnp.abs(v) < self.reach
         at = jnp.where(inside, v, 0.0)
@@ -118,6 +126,10 @@ class RationalQuadratic(AbstractElementwise):
         inner = self.least + (1 - self.least) * jax.nn.softplus(slopes + math.log(math.e - 1))
         one = jnp.ones(1, p.dtype)
         return knots(widths), knots(heights), jnp.concatenate([one, inner, one])
+
+
+def _bounded(log_scale: Float[Array, ""]) -> Float[Array, ""]:
+    return MOST * jnp.tanh(log_scale / MOST)
 
 
 def _bin(

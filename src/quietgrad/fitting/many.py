@@ -83,7 +83,7 @@ def fit_many(
     others; Ctrl-C stops them all. An error that all of them meet is raised.
 
     Args:
-        targets: a list of targets of the same code and shapes (what differs in either is compiled again),
+        targets: a list of targets of the same code and shapes; what differs in either is compiled again,
             or one target, with `data`.
         family: as in `fit`.
         data: for one target, its data sets along a new leading axis of every array.

@@ -64,7 +64,7 @@ def fit(
             `Sgd(estimator=..., optimizer=..., steps=...)` takes stochastic gradient steps, `Saa()` fixes
             its draws, `Bam()` is batch and match.
         batch_size: rows used in a step; None uses all of them.
-        hyperparameters: a pytree whose floating-point arrays are fitted beside q, by maximising the ELBO.
+        hyperparameters: a pytree whose floating-point arrays are fitted beside q, to maximise the ELBO.
             The target's functions take it as a further argument, `log_prior(z, h)` and
             `log_likelihood(z, data, h)`. `result.hyperparameters` is where it ended.
         seconds: limit of the whole call, compilation included; None is no limit.
@@ -75,10 +75,10 @@ def fit(
         progress: whether to show a line of progress; None shows it if standard error is a terminal.
         callback: called as `callback(moment)` at every evaluation of the ELBO. It may return a dict of
             further columns of the history.
-        checkpoint: a directory to which the fit saves itself as it goes. The same call goes on from there
+        checkpoint: a directory to which the fit saves itself as it goes. The same call goes on there
             after an interruption of any kind, and ends where it would have ended without one, bit for
-            bit, unless the method decides by the clock (`by_clock=False` rules that out). Once the fit is
-            done, the same call returns its result.
+            bit, unless the method decides by the clock (`by_clock=False` rules that out). Once the fit
+            is done, the same call returns its result.
         refine: True, or a number of seconds, runs NUTS chains in the coordinates of the fit afterwards
             (`result.refine`). `result.refined` has their draws and how good they are, and
             `result.sample`, `result.summary` and `result.to_arviz` are of these draws.

@@ -8,9 +8,9 @@ Arrays of locals have the blocks on their last axis, (block, n): long axes come 
 from typing import Any, Literal
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 from jaxtyping import Array, Float, Int
 
 from .._util.checks import whole
@@ -105,7 +105,7 @@ class Structure(eqx.Module):
         """Whether both have the same globals and blocks of the same kind; by shapes within a program."""
         if (self.kind, self.blocks.shape, self.dim) != (other.kind, other.blocks.shape, other.dim):
             return False
-        if isinstance(self.order, jax.core.Tracer) or isinstance(other.order, jax.core.Tracer):
+        if any(isinstance(one.order, Tracer) for one in (self, other)):
             return True
         return np.array_equal(np.asarray(self.order), np.asarray(other.order))
 

@@ -49,16 +49,17 @@ class Hierarchical(AbstractFamily, ScalesFollow):
         key: Key[Array, ""],
         structure: Structure | None = None,
         spread: float = 0.5,
-        base: AbstractBase = Normal(),
     ) -> "Hierarchical":
         """The mean-field start, with locals whose means and log scales can follow the globals linearly.
 
-        Without a structure, the first coordinate is the global one and each other one is a block.
+        Without a structure, the first coordinate is the global one and each other one is a block. The
+        base is normal: with heavy tails of the globals, locals whose log scale follows them would have
+        no mean.
         """
         dim = whole(dim, "dim", least=1)
         structure = Structure.leading(dim) if structure is None else structure
         loc, log_std = spread * jr.normal(key, (2, dim))
-        return cls._of_mean_field(loc, log_std, structure, base)
+        return cls._of_mean_field(loc, log_std, structure, Normal())
 
     @classmethod
     def for_target(cls, target: Target, *, key: Key[Array, ""]) -> "Hierarchical":

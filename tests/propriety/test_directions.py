@@ -84,7 +84,7 @@ def test_no_method_converges_there(method, family):
 
 
 def test_units_from_tiny_to_huge_are_no_impropriety():
-    """From a start far from the mass, the density rises for a long way along a coefficient of size 1e5."""
+    """From a start far from the mass, the density rises for a long way along a coefficient of 1e5."""
     rng = np.random.default_rng(3)
     units = np.array([1e-5, 1e-2, 1.0, 1e2, 1e5])
     x = (rng.normal(size=(60, 5)) + 0.5 * rng.normal(size=(60, 1))) * units

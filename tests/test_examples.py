@@ -26,13 +26,14 @@ SAYS = {
     "vi_then_nuts": "NUTS from the fit",
 }
 MOST_LINES = 60
-# It runs NUTS twice, to count what a fit saves; by itself it is among the slow ones too.
-LONG = "vi_then_nuts"
+# One runs NUTS twice, to count what a fit saves, the other trains for half a minute; by themselves all
+# are among the slow ones.
+LONG = ("vi_then_nuts", "semi_implicit")
 
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow if name == LONG else ()) for name in SAYS]
+    "name", [pytest.param(name, marks=pytest.mark.slow if name in LONG else ()) for name in SAYS]
 )
 def test_it_runs(name, capsys):
     """In this process, which has imported what they need."""

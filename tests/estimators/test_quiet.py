@@ -11,7 +11,7 @@ import optax
 import pytest
 from jax.flatten_util import ravel_pytree
 from oracles import assert_same
-from subjects import EXACT, cast, family, target_2d
+from subjects import ALIKE, EXACT, cast, family, target_2d
 
 import quietgrad as qg
 from quietgrad import families
@@ -70,7 +70,10 @@ def trained(target, q, estimator, keys, rate=RATE):
 
 
 @pytest.mark.parametrize("name", TARGETS)
-@pytest.mark.parametrize("kind", EXACT)
+@pytest.mark.parametrize(
+    "kind",
+    [pytest.param(kind, marks=() if kind == ALIKE[kind][0] else pytest.mark.slow) for kind in EXACT],
+)
 def test_variance_is_at_most_the_plain_one_all_the_way(kind, name, key):
     load, dtype = TARGETS[name]
     target = load()

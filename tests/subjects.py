@@ -26,6 +26,22 @@ FLOWS = [name for name, made in families.REGISTRY.items() if issubclass(made, fa
 EXACT = [
     name for name, made in families.REGISTRY.items() if not issubclass(made, families.EstimatesDensity)
 ]
+
+
+def _kind(made: type[families.AbstractFamily]) -> Any:
+    """Families of one kind differ in what no estimator sees: one of them in turn stands for all."""
+    if issubclass(made, families.AbstractFlow):
+        return families.AbstractFlow
+    if issubclass(made, families.AbstractStructured):
+        return families.AbstractStructured
+    return made if issubclass(made, families.HasMoments) else families.AbstractFamily
+
+
+# The families of the same kind, by name.
+ALIKE = {
+    name: [other for other in EXACT if _kind(families.REGISTRY[other]) is _kind(families.REGISTRY[name])]
+    for name in EXACT
+}
 SEED = 20240229
 # Programs that were compiled in this process so far.
 PROGRAMS = [0]

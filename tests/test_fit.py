@@ -234,7 +234,7 @@ def test_misuse_says_what_to_do(target, arguments, error, words):
     ],
 )
 def test_a_family_of_another_name_is_recognised(target, given, meant):
-    with pytest.raises(ValueError, match=f"unknown family '{given}'; known: auto, full-rank") as caught:
+    with pytest.raises(ValueError, match=f"unknown family '{given}'; known: arrowhead, auto") as caught:
         qg.fit(target, given, key=jr.key(0))
     assert meant in str(caught.value)
 

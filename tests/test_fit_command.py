@@ -119,7 +119,7 @@ def test_exit_codes_follow_the_ending(capsys):
     ("arguments", "words"),
     [
         ({"method": "quick"}, "unknown method 'quick'"),
-        ({"family": "low"}, "unknown family 'low'; known: auto, full-rank"),
+        ({"family": "low"}, "unknown family 'low'; known: arrowhead, auto"),
         ({"family": "meanfield"}, "Did you mean 'mean-field'"),
         ({"family": "advi"}, "'mean-field', or 'full-rank'"),
         ({"learning_rate": 0.1}, "--method auto has no --learning-rate.*--method sgd"),

@@ -143,6 +143,8 @@ WITH_ROWS = qg.Target(lambda z: -0.5 * z @ z, lambda z, x: -((x - z[0]) ** 2), n
 
 def step_of(name, target, key):
     estimator, q = qg.estimator(name), qg.MeanField.init(2, key=key)
+    if estimator.refuses(target, q) is not None:
+        q = qg.SemiImplicit.init(2, key=key)
     state = estimator.init(target, q)
     return str(jax.make_jaxpr(lambda q: estimator.step(target, q, state, key=key)[0].grad)(q))
 

@@ -25,9 +25,9 @@ from quietgrad.estimators.control_variates import SOURCES, QuadraticColumn
 from quietgrad.estimators.control_variates.control_variate import take_sample
 from quietgrad.estimators.entropy import Closed, Sampled
 from quietgrad.estimators.surrogates import InSampleBeta, LaggedBeta, Quadratic
-from quietgrad.families import HasMoments
+from quietgrad.families import HasPathMetric
 
-LOCATION_SCALE = [name for name, cls in families.REGISTRY.items() if issubclass(cls, HasMoments)]
+LOCATION_SCALE = [name for name, cls in families.REGISTRY.items() if issubclass(cls, HasPathMetric)]
 # Draws, dimension and steps. All combinations of these with the orders are in the tests of the weights,
 # which see no family but its gradients at draws: one flow stands for all, and families take turns.
 CASES = ((2, 1, 400), (5, 2, 1), (10, 7, 4), (12, 4, 20))

@@ -18,10 +18,10 @@ from quietgrad import families
 from quietgrad.estimators import Pathwise, estimator
 from quietgrad.estimators.weights import GradientDescent, LeastSquares, Polynomial, Stein
 from quietgrad.evaluation.gradient_noise import variance_ratio
-from quietgrad.families import HasMoments
+from quietgrad.families import HasPathMetric
 from quietgrad.targets import Target
 
-LOCATION_SCALE = [name for name, cls in families.REGISTRY.items() if issubclass(cls, HasMoments)]
+LOCATION_SCALE = [name for name, cls in families.REGISTRY.items() if issubclass(cls, HasPathMetric)]
 EVERY_FAMILY = pytest.mark.parametrize("name", LOCATION_SCALE)
 EXACT = 1e-6
 

@@ -81,3 +81,17 @@ def test_no_method_converges_there(method, family):
     result = qg.fit(target, family, method=method, key=jr.key(0))
     assert result.status is Status.UNBOUNDED, result.hint
     assert "between coordinate" in result.hint
+
+
+def test_units_from_tiny_to_huge_are_no_impropriety():
+    """From a start far from the mass, the density rises for a long way along a coefficient of 1e5."""
+    rng = np.random.default_rng(3)
+    units = np.array([1e-5, 1e-2, 1.0, 1e2, 1e5])
+    x = (rng.normal(size=(60, 5)) + 0.5 * rng.normal(size=(60, 1))) * units
+    y = jnp.asarray((x / units) @ np.array([1.0, -0.5, 0.2, 0.8, -1.0]) + rng.normal(size=60))
+    x, units = jnp.asarray(x), jnp.asarray(units)
+    target = qg.Target.from_logdensity(
+        lambda z: -0.5 * jnp.sum((y - x @ z) ** 2) - 0.5 * jnp.sum((z * units / 10) ** 2), dim=5
+    )
+    result = qg.fit(target, "full-rank", key=jr.key(0))
+    assert result.status is Status.CONVERGED

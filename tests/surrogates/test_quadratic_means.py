@@ -17,7 +17,7 @@ from quietgrad.estimators import Pathwise
 from quietgrad.estimators.control_variates.control_variate import pull_each
 from quietgrad.estimators.surrogates import LaggedBeta, QuadCV, Quadratic, QuadraticFlow
 from quietgrad.estimators.surrogates.quadcv import Symmetric, Unsymmetrised, model
-from quietgrad.families import HasMoments, split
+from quietgrad.families import HasMoments, HasPathMetric, split
 
 LOCATION_SCALE = [name for name, cls in families.REGISTRY.items() if issubclass(cls, HasMoments)]
 # Every location-scale family on its own base, and on the others where it takes them.
@@ -165,7 +165,7 @@ def test_coefficient_does_not_know_the_current_draws(surrogate, key):
 def test_quadcv_takes_the_closed_form_where_there_is_one(name):
     q, target = family(name, 2), bent_target(2)
     both, closed = QuadCV(), Quadratic()
-    closed_form = isinstance(q, HasMoments)
+    closed_form = isinstance(q, HasPathMetric)
     assert both.refuses(target, q, 2) is None
     assert (closed.refuses(target, q, 2) is None) == closed_form
     assert eqx.tree_equal(

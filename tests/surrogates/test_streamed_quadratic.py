@@ -15,9 +15,9 @@ import quietgrad as qg
 from quietgrad import families
 from quietgrad.estimators import estimator
 from quietgrad.estimators.surrogates import StreamedQuadratic
-from quietgrad.families import HasMoments, MeanField
+from quietgrad.families import HasPathMetric, MeanField
 
-LOCATION_SCALE = [name for name, cls in families.REGISTRY.items() if issubclass(cls, HasMoments)]
+LOCATION_SCALE = [name for name, cls in families.REGISTRY.items() if issubclass(cls, HasPathMetric)]
 # Of a base the quadratic sees the variance: other bases take turns from family to family, and the rest
 # is slow.
 ON_BASES = [pytest.param(name, None, jnp.float64) for name in LOCATION_SCALE] + [

@@ -12,7 +12,6 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-
 # Four layers of exp(20) are within single precision; the funnel's neck at three sds, a log scale of 4.5,
 # is changed by 2 %.
 MOST = 20.0

@@ -108,8 +108,11 @@ class Auto(AbstractMethod):
     def _run(self, problem: Problem, session: Recorder) -> Ending:
         fit = Fit(self, problem, session)
         session.use_points(self._points(problem, session))
-        if not problem.any_family and (ending := fit.by_rung()) is not None:
-            return ending
+        own = None if problem.any_family else fit.own_rung()
+        if own is not None and not own.from_gaussian:
+            ending = own.solve(fit, fit.start)
+            if ending is not None:
+                return ending
         steps_only = fit.given is not None and not self.fixed_draws and type(problem.q) is not MeanField
         if steps_only or not problem.q.contains(fit.first):
             return fit.finish(fit.start, far=True)
@@ -120,8 +123,7 @@ class Auto(AbstractMethod):
         rungs = rungs_of(fit) if problem.any_family else []
         if rungs:
             return up(fit, rungs)
-        own = next((rung for rung in self.rungs if isinstance(problem.q, rung.families)), None)
-        if own is None or fit.given is not None or own.refuses(fit) is not None:
+        if own is None or not own.from_gaussian or fit.given is not None:
             return fit.within(problem.q, None)
         fit.within(FullRank.unit(problem.q.dim, problem.q.dtype), None)
         below = session.best
@@ -181,12 +183,10 @@ class Fit:
         found = structure_of(self.problem.target, self.problem.q.dim)
         return None if found is None else found.structure
 
-    def by_rung(self) -> Ending | None:
-        """The answer in a family that a rung solves for; None if it is no such family."""
-        rung = next((rung for rung in self.auto.rungs if rung.makes(self.problem.q)), None)
-        if rung is None or rung.refuses(self) is not None:
-            return None
-        return rung.solve(self, self.start)
+    def own_rung(self) -> AbstractRung | None:
+        """The rung that solves for the family that was asked for; None if there is none."""
+        able = (rung for rung in self.auto.rungs if isinstance(self.problem.q, rung.families))
+        return next((rung for rung in able if rung.refuses(self) is None), None)
 
     def within(self, q: AbstractFamily, below: Candidate | None, *, rough: bool = False) -> Ending:
         """The best member of q's family, from the mode and from the solution of a simpler family.

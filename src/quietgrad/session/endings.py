@@ -115,14 +115,16 @@ def check_divergence(
     suspects = propriety.displaced(now.mean, now.std, then.mean, then.std, factor)
     if not suspects:
         return factor
-    looks = (
+    searches = [
         lambda: _along_coordinates(probe, answer, start, suspects),
-        # A fit that diverges may be where numbers have ended already; its start is not.
-        lambda: propriety.unbounded_coordinate(probe, then.mean, then.std, suspects),
         lambda: _between_coordinates(probe, answer, start),
-    )
-    for look in looks:
-        found = look()
+    ]
+    if not math.isfinite(now.elbo):
+        # A fit that diverges may be where numbers have ended already; its start is not. Elsewhere the
+        # start says nothing: far from the mass, a density can rise for a long way along a coordinate.
+        searches.insert(1, lambda: propriety.unbounded_coordinate(probe, then.mean, then.std, suspects))
+    for search in searches:
+        found = search()
         if found is not None and found.certain:
             raise Ended(*found.ending)
     return factor * propriety.DEFAULT.displaced

@@ -25,8 +25,10 @@ class AbstractRung(eqx.Module):
 
     # What `explain` calls it: a noun with its article.
     title: ClassVar[str] = "a richer family"
-    # Families that this rung solves for where a user asks for one by name: a Gaussian comes first then.
+    # Families that this rung solves for where a user asks for one by name, and whether a Gaussian comes
+    # first then; otherwise it begins at the family's own start.
     families: ClassVar[tuple[type[AbstractFamily], ...]] = ()
+    from_gaussian: ClassVar[bool] = True
     # Whether it needs programs of its own. One that does is not tried where weighted draws of the
     # present answer would be trusted: the user waits for XLA, not for arithmetic.
     compiles: ClassVar[bool] = True
@@ -34,11 +36,6 @@ class AbstractRung(eqx.Module):
     @abc.abstractmethod
     def refuses(self, fit: "Fit") -> str | None:
         """Why it cannot be tried on this problem; None if it can. It is asked before any solver runs."""
-
-    def makes(self, q: AbstractFamily) -> bool:
-        """Whether a family that was asked for by name or handed in is this rung's to solve for."""
-        del q
-        return False
 
     @abc.abstractmethod
     def mends(self, evidence: Evidence) -> bool:

@@ -32,6 +32,8 @@ class HierarchyRung(AbstractRung):
     """
 
     title: ClassVar[str] = "a hierarchy, globals first"
+    families: ClassVar[tuple[type[AbstractFamily], ...]] = (Hierarchical,)
+    from_gaussian: ClassVar[bool] = False
 
     solver: NestedGlobals = NestedGlobals()
     most_globals: int = 32
@@ -40,10 +42,6 @@ class HierarchyRung(AbstractRung):
     def refuses(self, fit: "Fit") -> str | None:
         """Minibatches do not have all locals; few coordinates have no structure."""
         return _refuses(fit)
-
-    def makes(self, q: AbstractFamily) -> bool:
-        """Hierarchies that were asked for by name."""
-        return isinstance(q, Hierarchical)
 
     def mends(self, evidence: Evidence) -> bool:
         """Scales that follow others, skewed globals, and correlations of any answer but a hierarchy."""
@@ -81,6 +79,8 @@ class StructuredRung(AbstractRung):
     """
 
     title: ClassVar[str] = "a structured Gaussian"
+    families: ClassVar[tuple[type[AbstractFamily], ...]] = (AbstractStructured,)
+    from_gaussian: ClassVar[bool] = False
 
     solver: BlockNewton = BlockNewton()
     most_steps: int = 60
@@ -90,10 +90,6 @@ class StructuredRung(AbstractRung):
     def refuses(self, fit: "Fit") -> str | None:
         """Minibatches do not have all locals; few coordinates have no structure."""
         return _refuses(fit)
-
-    def makes(self, q: AbstractFamily) -> bool:
-        """Arrowheads and chains that were asked for by name."""
-        return isinstance(q, AbstractStructured)
 
     def mends(self, evidence: Evidence) -> bool:
         """Correlations of an answer that cannot have them."""

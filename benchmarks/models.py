@@ -27,6 +27,8 @@ from zoo.reference import read, write
 from zoo.running import printed
 from zoo.store import FOLDER, Store, locked
 
+from quietgrad._util.environment import current_environment
+
 PRECISIONS = {"float32": "0", "float64": "1"}
 # Seconds of the wall after which a process is ended.
 LIMIT = 1800.0
@@ -126,7 +128,8 @@ def run(given: argparse.Namespace) -> int:
 def fit(rows: Store, name: str, tool: str, seed: int, precision: str) -> int:
     """One fit in a process of its own: its row is stored and printed; whether it is a fault."""
     command = [sys.executable, "-m", "brought.cell", name, tool, str(seed)]
-    place, row = {}, None
+    # Of a process that dies, the environment is that of this one.
+    place, row = current_environment() | {"precision": precision}, None
     with tempfile.TemporaryDirectory() as empty:
         began = time.time()
         environment = _environment(precision, empty) | {"CELL_STARTED": repr(began)}

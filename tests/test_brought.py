@@ -196,6 +196,8 @@ def test_process_that_dies_is_a_row(tmp_path, monkeypatch, capsys):
     (row,) = rows.rows("auto")
     assert (row["status"], row["hint"], row["verdict"]) == ("fault", "out of memory", "do not trust")
     assert "fault" in capsys.readouterr().out
+    # The table says where it is from, too.
+    assert any("auto (1)" in line for line in table.page({"float32": rows}, ["funnel"], {}))
 
 
 @pytest.mark.slow

@@ -53,12 +53,14 @@ class Numpyro(Brought):
         return _taken(chains)
 
     def blocks(self, seed, *, chains, warmup, draws) -> Blocks:
-        from numpyro.infer import MCMC, NUTS
+        from numpyro.infer import MCMC, NUTS, init_to_median
 
         kernel = NUTS(
             self.easy or self.model,
-            dense_mass=self._initialised.param_info.z is not None and self._dim() <= MOST_DENSE,
+            dense_mass=self.log_density()[1] <= MOST_DENSE,
             target_accept_prob=self.accept,
+            # Chains that start anywhere in (-2, 2) may stay where a model is flat.
+            init_strategy=init_to_median(),
         )
         sampler = MCMC(
             kernel, num_warmup=warmup, num_samples=draws, num_chains=chains,
@@ -72,9 +74,6 @@ class Numpyro(Brought):
             return _taken(sampler)
 
         return block
-
-    def _dim(self) -> int:
-        return self.log_density()[1]
 
 
 class Pymc(Brought):

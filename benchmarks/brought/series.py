@@ -68,6 +68,7 @@ def _autoregressive():
 
 def autoregression(y):
     """AR(2) with intercept, written as a scan over conditioned values."""
+    y = jnp.asarray(y)
     a = numpyro.sample("a", dist.Normal(0, 1).expand([2]).to_event(1))
     constant = numpyro.sample("constant", dist.Normal(0, 1))
     std = numpyro.sample("std", dist.HalfNormal(1))
@@ -114,14 +115,14 @@ def change_point(y):
 
 
 def _solve(theta, start, times, substeps=8):
-    """Hares and lynxes by the classical Runge-Kutta method, at equidistant times."""
+    """Log numbers of hares and lynxes by the classical Runge-Kutta method, at equidistant times."""
     h = (times[1] - times[0]) / substeps
 
     def slope(z):
-        prey, predator = z
+        prey, predator = jnp.exp(z)
         return jnp.stack([
-            (theta[0] - theta[1] * predator) * prey,
-            (-theta[2] + theta[3] * prey) * predator,
+            theta[0] - theta[1] * predator,
+            -theta[2] + theta[3] * prey,
         ])  # fmt: skip
 
     def small(_, z):
@@ -159,9 +160,9 @@ def predator_prey(times, y):
             low=0.0, loc=jnp.array([1.0, 0.05, 1.0, 0.05]), scale=jnp.array([0.2, 0.01, 0.2, 0.01])
         ).to_event(1),
     )
-    path = _solve(theta, z_init, times)
+    log_path = _solve(theta, jnp.log(z_init), times)
     sigma = numpyro.sample("sigma", dist.LogNormal(-1, 1).expand([2]).to_event(1))
-    numpyro.sample("y", dist.LogNormal(jnp.log(path), sigma), obs=y)
+    numpyro.sample("y", dist.LogNormal(log_path, sigma), obs=y)
 
 
 MODELS = {

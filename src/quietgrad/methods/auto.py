@@ -16,6 +16,7 @@ import equinox as eqx
 
 from .._util.checks import whole
 from ..diagnostics.expected_gain import expected_gain
+from ..diagnostics.propriety.non_finite import WALL
 from ..estimators import AbstractEstimator, resolve
 from ..evaluation.difference import STANDARD_ERRORS, Difference
 from ..evaluation.elbo_terms import paired_difference
@@ -29,16 +30,11 @@ from ..status import Status
 from ..structure import Structure, structure_of
 from ..targets import Target
 from .gaussian import Curvature
-from .given_start import given_start, mean_field_at, stationary_start
+from .given_start import given_start, mean_field_start, stationary_start
 from .ladder import rungs_of, up
 from .method import UNSETTLED, AbstractMethod, Ending, Piloted, Problem, Recorder, started_from
 from .pilot import pilot_modes, pilot_searches
 from .rungs import RUNGS, AbstractRung
-
-WALL = (
-    "steps ran into points next to the answer where the log density is NaN or infinite, so the answer "
-    "is not the best one; if the density is zero in part of the space, map that part away (log, logit)"
-)
 
 
 class Auto(AbstractMethod):
@@ -137,7 +133,8 @@ class Auto(AbstractMethod):
             with session.clock.phase(EVALUATE):
                 given = session.candidate(problem.q, 0)
         firsts = [
-            _first(each, session, given if n == 0 else None, f" {n}") for n, each in enumerate(problems)
+            mean_field_start(each, session, given if n == 0 else None, f" {n}")
+            for n, each in enumerate(problems)
         ]
         if not self.fixed_draws or not problem.q.contains(firsts[0]):
             return None
@@ -174,7 +171,7 @@ class Fit:
         # What an ending is held against: the start itself, not the mode or where it was found to lead.
         # A start that was given has been recorded, even if its ELBO is not finite.
         self.start = session.evaluate(problem.q, 0) if session.start is None else session.start
-        self.first = _first(problem, session, self.given)
+        self.first = mean_field_start(problem, session, self.given)
         self.estimator = None if isinstance(auto.estimator, str) else auto.estimator
 
     @functools.cached_property
@@ -401,14 +398,3 @@ class Fit:
             hint += f", {last}: the last round gained {change}"
         more = "more steps" if self.problem.batch_size is None else "more steps, or a larger batch_size"
         return f"{hint}; give {more}"
-
-
-def _first(
-    problem: Problem, session: Recorder, given: Candidate | None = None, which: str = ""
-) -> MeanField:
-    """The mean-field start that goes with a problem."""
-    if problem.first is not None:
-        return problem.first
-    if given is not None and math.isfinite(given.terms.elbo):
-        return mean_field_at(given)
-    return MeanField.start_of(problem.q, session.rng(f"mean-field{which}"))

@@ -48,3 +48,14 @@ def stationary_start(given: Candidate, session: Recorder, worth: float) -> Endin
     session.confirm_start()
     session.note("search stop", left=left.nats, left_error=left.error)
     return Status.CONVERGED, f"at the given start a Newton step is expected to gain {left}"
+
+
+def mean_field_start(
+    problem: Problem, session: Recorder, given: Candidate | None = None, which: str = ""
+) -> MeanField:
+    """The mean-field start that goes with a problem."""
+    if problem.first is not None:
+        return problem.first
+    if given is not None and math.isfinite(given.terms.elbo):
+        return mean_field_at(given)
+    return MeanField.start_of(problem.q, session.rng(f"mean-field{which}"))

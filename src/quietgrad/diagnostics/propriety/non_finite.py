@@ -10,6 +10,11 @@ from ...status import Status
 from ...targets import Target
 from .finding import Finding
 
+# For a fit that could not go on because of them.
+WALL = (
+    "steps ran into points next to the answer where the log density is NaN or infinite, so the answer "
+    "is not the best one; if the density is zero in part of the space, map that part away (log, logit)"
+)
 # Rows that are named.
 SHOWN = 3
 

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
-from hierarchies import normal_groups, normal_target, poisson_target, prior
+from hierarchy_models import normal_groups, normal_target, poisson_target, prior
 from scipy.stats import norm
 from structured_members import away, member
 

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
-from hierarchies import exact, normal_groups, normal_target
+from hierarchy_models import exact, normal_groups, normal_target
 
 import quietgrad as qg
 

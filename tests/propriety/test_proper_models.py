@@ -2,7 +2,7 @@
 
 import jax.numpy as jnp
 import jax.random as jr
-import models
+import known_models as models
 import numpy as np
 import optax
 import pytest

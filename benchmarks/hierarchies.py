@@ -88,7 +88,7 @@ def run(name: str, family: str) -> dict[str, object]:
 
 def case(name: str):  # noqa: ANN201
     """The target, what is known of it, and the coordinates that this is about."""
-    from hierarchies import exact, normal_groups, normal_target, poisson_target
+    from hierarchy_models import exact, normal_groups, normal_target, poisson_target
 
     if name in NORMAL:
         y = normal_groups(NORMAL[name])
@@ -110,7 +110,7 @@ def bernoulli():  # noqa: ANN201
     """Ten coin tosses a group with log odds theta_j."""
     import jax
     import jax.numpy as jnp
-    from hierarchies import normal_groups, prior
+    from hierarchy_models import normal_groups, prior
 
     import quietgrad as qg
 
@@ -192,7 +192,7 @@ def by_nuts(target):  # noqa: ANN001, ANN201
     import jax
     import jax.numpy as jnp
     import jax.random as jr
-    from hierarchies import Exact
+    from hierarchy_models import Exact
 
     start = jnp.zeros(target.dim)
     warm = blackjax.window_adaptation(blackjax.nuts, target.log_density, target_acceptance_rate=0.95)

@@ -123,7 +123,8 @@ def operations(case: Case) -> float:
     """Additions on the longest path: sums over the base draw, and solves along it."""
     q = family(*case)
     # Nodes of an estimate are at a mode that Newton steps have found: some hundred operations in a row.
-    return (100 if isinstance(q, EstimatesDensity) else 1) * 4 * (q.base_dim + 8)
+    # A coordinate by itself takes some 16, most of them in the quotients of a spline.
+    return (100 if isinstance(q, EstimatesDensity) else 1) * 4 * (q.base_dim + 16)
 
 
 @promise()

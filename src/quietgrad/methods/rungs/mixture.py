@@ -90,7 +90,9 @@ class MixtureRung(AbstractRung):
         session.choose(answer)
         count = _count(answer)
         session.note("mixture", components=count, elbo=answer.terms.elbo)
-        if best.stationary:
+        change = None if best.feedback is None else best.feedback.change
+        little = change is not None and change.non_negative.clearly_below(fit.gain)
+        if best.stationary or little:
             return Status.CONVERGED, f"Newton steps of {count} components gain too little"
         return Status.BUDGET, f"Newton steps were still gaining after {self.steps} of them"
 

@@ -56,6 +56,16 @@ def test_a_place_is_found_by_tokens_and_not_by_layout(lists, tmp_path):
             place(symbol, old)
 
 
+def test_the_workshop_has_every_room(lists, tmp_path):
+    """A room that has the name of ignored results was left out once, and every selection failed."""
+    from tools.mutations.workshop import copy
+
+    copy(tmp_path)
+    for folder in ("src", "tests"):
+        here, there = ({p.relative_to(r) for p in (r / folder).rglob("*.py")} for r in (ROOT, tmp_path))
+        assert here == there
+
+
 def test_operator_mutants_are_python_and_differ(lists):
     from tools.mutations.operators import COUNT, ROOMS, Place, sample
 

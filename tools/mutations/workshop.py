@@ -1,10 +1,12 @@
 """A temporary copy of the project in which bugs are put, tests are run, and bugs are taken out again."""
 
 import importlib
+import itertools
 import os
 import resource
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -14,20 +16,19 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, NoReturn
 
+import jax
 import pytest
 
 from .finding import find
 from .mutant import Mutant
 
 ROOT = Path(__file__).resolve().parents[2]
-COPIED = (
-    *("src", "tests", "examples", "benchmarks", "docs", "reproduction"),
-    *("pyproject.toml", "README.md"),
-)
 LARGE = ("jax", "jax.numpy", "optax", "equinox", "beartype", "scipy.stats", "rich.console")
 # Bugs can make a loop endless; a selection takes seconds of computing. What waits for much longer than
 # that without computing says nothing: the machine may be busy, or asleep.
 CPU_SECONDS, PATIENCE = 300, 3600
+# Times of change that no file had before.
+SECONDS = itertools.count(int(time.time()) + 1)
 
 
 def inside(path: str, folder: Path) -> bool:
@@ -35,14 +36,20 @@ def inside(path: str, folder: Path) -> bool:
     return not path or Path(path).resolve().is_relative_to(folder)
 
 
+def copy(root: Path) -> None:
+    """Copy the project there: all files that git knows or would take, so that no room is forgotten."""
+    listing = ["git", "-C", str(ROOT), "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
+    listed = subprocess.run(listing, capture_output=True, check=True).stdout.decode().split("\0")
+    for name in filter(None, listed):
+        if (ROOT / name).is_file():
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, root / name)
+
+
 def _prepare() -> None:
     """Import once what every run needs; the package itself must stay out, and jax unused."""
-    os.environ |= {
-        # A bug may leave size and second of a file as they were, which is how caches tell.
-        "PYTHONDONTWRITEBYTECODE": "1",
-        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-    }
-    sys.dont_write_bytecode = True
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
     for name in LARGE:
         importlib.import_module(name)
     assert "quietgrad" not in sys.modules
@@ -62,13 +69,7 @@ class Workshop:
     def __enter__(self) -> "Workshop":
         _prepare()
         self.root = Path(tempfile.mkdtemp(prefix="quietgrad-mutations-"))
-        ignored = shutil.ignore_patterns("__pycache__", "results", "references", "*.pyc")
-        for name in COPIED:
-            source = ROOT / name
-            if source.is_dir():
-                shutil.copytree(source, self.root / name, ignore=ignored)
-            elif source.exists():
-                shutil.copy2(source, self.root / name)
+        copy(self.root)
         return self
 
     def __exit__(
@@ -110,7 +111,9 @@ class Workshop:
                 os.dup2(file.fileno(), 1)
                 os.dup2(file.fileno(), 2)
             os.chdir(self.root)
-            os.environ |= {"JAX_COMPILATION_CACHE_DIR": str(self.root / ".programs")}
+            # jax, which is imported, reads no variables any more. Most programs do not have the bug.
+            jax.config.update("jax_compilation_cache_dir", str(self.root / ".programs"))
+            jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
             # Nothing of the project itself, but its virtual environment, which may be in its folder.
             kept = [p for p in sys.path if not inside(p, ROOT) or inside(p, Path(sys.prefix))]
             sys.path[:] = [str(self.root / "src"), *kept]
@@ -137,7 +140,12 @@ class Broken:
         self.place, self.new = find(root, mutant), mutant.new
 
     def __enter__(self) -> None:
-        self.place.path.write_text(self.place.broken(self.new), encoding="utf-8")
+        self._write(self.place.broken(self.new))
 
     def __exit__(self, *_: object) -> None:
-        self.place.path.write_text(self.place.text, encoding="utf-8")
+        self._write(self.place.text)
+
+    def _write(self, text: str) -> None:
+        """With a second of its own: a bug may keep a file's size, and compiled files know no more."""
+        self.place.path.write_text(text, encoding="utf-8")
+        os.utime(self.place.path, (second := next(SECONDS), second))

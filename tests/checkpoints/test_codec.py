@@ -12,9 +12,9 @@ import pytest
 
 import quietgrad as qg
 from quietgrad.evaluation.elbo_terms import ElboTerms
+from quietgrad.results.storage.codec import Decoder, Encoder
 from quietgrad.session.checkpoints.checkpoint import Checkpoint, Entry
 from quietgrad.session.checkpoints.file import NAME, read_file, write_file
-from quietgrad.storage.codec import Decoder, Encoder
 
 
 def there_and_back(value, path, templates=None):

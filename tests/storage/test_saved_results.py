@@ -24,8 +24,8 @@ from quietgrad.adapters import flowjax
 from quietgrad.methods import REGISTRY as METHODS
 from quietgrad.results.refined import ChainDiagnostics, Refined
 from quietgrad.results.saving import RESULT, Described
-from quietgrad.storage.classes import class_of
-from quietgrad.storage.file import DIGEST, LENGTH
+from quietgrad.results.storage.classes import class_of
+from quietgrad.results.storage.file import DIGEST, LENGTH
 from quietgrad.targets.stored import NEEDS_MODEL, NO_MAP
 
 FORMATS = sorted(path.name for path in Path(__file__).parent.glob("format_*"))

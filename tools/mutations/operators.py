@@ -41,12 +41,11 @@ ROOMS = {
     "fitting": "tests/test_fit.py tests/test_many.py tests/test_restarts.py tests/test_looping.py",
     "methods": "tests/methods tests/test_given_start.py",
     "racing": "tests/test_racing.py",
-    "results": "tests/expectations tests/display tests/storage",
+    "results": "tests/expectations tests/display tests/storage tests/checkpoints",
     "scale": "tests/test_shuffling.py tests/test_sharding.py",
     "session": "tests/test_recorder.py tests/test_clock.py tests/test_streaming.py "
     "tests/test_checkpoint.py",
     "solvers": "tests/solvers",
-    "storage": "tests/storage tests/checkpoints",
     "structure": "tests/structure tests/families/test_structured.py",
     "study": "tests/study/test_summary.py tests/study/test_timing.py tests/study/test_claims.py",
     "targets": "tests/targets tests/test_fit_batches.py",

@@ -20,10 +20,10 @@ from jaxtyping import Float
 from .._util.environment import current_environment
 from ..evaluation.points import Points
 from ..families import AbstractFamily
-from ..storage.codec import Decoder, Encoder, LikeMissing
-from ..storage.file import FileKind, read_file, write_file
 from ..targets import Target
 from ..targets.stored import About, about, without_density
+from .storage.codec import Decoder, Encoder, LikeMissing
+from .storage.file import FileKind, read_file, write_file
 
 RESULT = FileKind(
     magic=b"quietgrad result ",

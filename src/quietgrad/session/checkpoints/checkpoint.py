@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from ...storage.codec import Encoder
+from ...results.storage.codec import Encoder
 from .file import sweep, write_file
 
 # Writing may take this share of the time.

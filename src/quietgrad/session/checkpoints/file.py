@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from ..._util.atomic import leftovers
-from ...storage.file import FileKind
-from ...storage.file import read_file as read
-from ...storage.file import write_file as write
+from ...results.storage.file import FileKind
+from ...results.storage.file import read_file as read
+from ...results.storage.file import write_file as write
 
 NAME = "fit.checkpoint"
 FORMAT = 4

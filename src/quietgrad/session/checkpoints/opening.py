@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ...storage.codec import Decoder
+from ...results.storage.codec import Decoder
 from .checkpoint import Checkpoint
 from .file import NAME, read_file, sweep
 from .identity import SHOWN, differences

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 
-from .._util.device import on_device
+from ..._util.device import on_device
 from .classes import class_of, name_of
 
 # What a codec works for, in its messages.

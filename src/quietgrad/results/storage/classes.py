@@ -78,7 +78,7 @@ def _after_import(module: str, path: str) -> Any:
 
 def _modules_with(name: str) -> list[str]:
     """Modules of this package whose source has such a class; nothing is imported to find them."""
-    root = Path(__file__).resolve().parents[1]
+    root = Path(__file__).resolve().parents[2]
     pattern = re.compile(rf"^class {re.escape(name)}\b", re.MULTILINE)
     names = []
     for path in sorted(root.rglob("*.py")):

@@ -14,7 +14,7 @@ import pytest
 from checkpoint_fits import bits, run
 
 import quietgrad as qg
-from quietgrad.session.checkpoints.file import FORMAT, MAGIC, NAME
+from quietgrad.session.checkpoint import FORMAT, MAGIC, NAME
 
 SLOW = ("long", "switching", "ladder", "exploring")
 
@@ -51,7 +51,7 @@ def resumed(name, directory, number):
 )
 def test_a_fit_that_was_stopped_anywhere_ends_with_the_same_bits(name, tmp_path, monkeypatch):
     # Fits of a moment are saved once or twice only; here whenever they can be, to resume everywhere.
-    monkeypatch.setattr("quietgrad.session.checkpoints.checkpoint.SHARE", math.inf)
+    monkeypatch.setattr("quietgrad.session.checkpoint.SHARE", math.inf)
     whole = run(name)
     evaluations = len(whole.history["step"])
     rng = np.random.default_rng(0)

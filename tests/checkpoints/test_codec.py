@@ -13,15 +13,15 @@ import pytest
 import quietgrad as qg
 from quietgrad.evaluation.elbo_terms import ElboTerms
 from quietgrad.results.storage.codec import Decoder, Encoder
-from quietgrad.session.checkpoints.checkpoint import Checkpoint, Entry
-from quietgrad.session.checkpoints.file import NAME, read_file, write_file
+from quietgrad.results.storage.file import read_file, write_file
+from quietgrad.session.checkpoint import CHECKPOINT, NAME, Checkpoint, Entry
 
 
 def there_and_back(value, path, templates=None):
     encoder = Encoder(templates or {})
     header = {"root": encoder.encode(value), "nodes": encoder.nodes}
-    write_file(path, header, encoder.arrays)
-    stored, body = read_file(path)
+    write_file(path, CHECKPOINT, header, encoder.arrays)
+    _, stored, body = read_file(path, CHECKPOINT)
     return Decoder(stored["nodes"], body, templates or {}).decode(stored["root"])
 
 

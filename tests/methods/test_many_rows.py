@@ -6,7 +6,7 @@ import pytest
 import quietgrad as qg
 from quietgrad.fitting import problem_of
 from quietgrad.session import Recorder
-from quietgrad.session.evaluators import JUDGED_ROWS
+from quietgrad.session.problem import JUDGED_ROWS
 
 
 @pytest.mark.parametrize("more", [0, 1])

@@ -16,9 +16,8 @@ from .._numerics.blas import one_blas_thread
 from .._util.checks import check_key, described, part, whole
 from .._util.fingerprint import Identity
 from .._util.progress import progress_line, time_left
-from ..session.clock import OPTIMISE, Clock
+from ..session.clock import OPTIMISE, Clock, Ended, Interrupts, Limits
 from ..session.history import History
-from ..session.limits import Ended, Interrupts, Limits
 from ..solvers.guarded_adam import guarded_adam
 from ..solvers.optimizer import Optimizer
 from ..status import Status

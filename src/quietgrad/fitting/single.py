@@ -20,7 +20,7 @@ from ..results import FitResult
 from ..scale.compilation_cache import keep_compiled_once
 from ..scale.sharding import check_mesh, check_processes, gathered, spread
 from ..session import INTERRUPTED, Callback, Ended, Interrupts, Problem, Recorder, checkpoint_of
-from ..session.checkpoints import Checkpoint
+from ..session.checkpoint import Checkpoint
 from ..session.clock import Clock
 from ..session.streaming import Feed
 from ..status import Status

@@ -1,9 +1,9 @@
 """What every fit has in common: clock, history, the best answer so far, limits, interruption, ending."""
 
-from .limits import INTERRUPTED, Ended, Interrupts
+from .checkpoint import checkpoint_of
+from .clock import INTERRUPTED, Ended, Interrupts
 from .problem import DEFAULT, Callback, Candidate, Evaluation, Moment, Problem
 from .recorder import Recorder
-from .snapshot import checkpoint_of
 
 __all__ = [
     "DEFAULT",

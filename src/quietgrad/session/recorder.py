@@ -22,17 +22,11 @@ from ..evaluation.points import Points
 from ..evaluation.resolution import RESOLVED, resolved
 from ..families import AbstractFamily
 from ..status import Status
-from .answers import Answers, compare
-from .checkpoints import Checkpoint, NullCheckpoint, Slot
-from .clock import COMPILE, EVALUATE, OPTIMISE, Clock
-from .endings import Evidence, check_divergence, verify_status
-from .evaluators import Evaluators
-from .history import History
-from .journal import Decision
-from .limits import Interrupts, Limits, Pace
-from .problem import DEFAULT, Callback, Candidate, Evaluation, Moment, Problem
-from .progress import Progress
-from .snapshot import Stored
+from .checkpoint import Checkpoint, NullCheckpoint, Slot, Stored
+from .clock import COMPILE, EVALUATE, OPTIMISE, Clock, Interrupts, Limits, Pace
+from .endings import Answers, Evidence, check_divergence, compare, verify_status
+from .history import Decision, History, Progress
+from .problem import DEFAULT, Callback, Candidate, Evaluation, Evaluators, Moment, Problem
 
 NO_CHECKPOINT = NullCheckpoint()
 # Draws of a stochastic step: a pair, as the usual estimator takes.

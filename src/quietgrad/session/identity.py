@@ -17,10 +17,10 @@ import numpy as np
 import optax
 from jaxtyping import Array, Key
 
-from ..._util.random import key_words
-from ..._version import __version__
-from ...families import AbstractFamily
-from ...targets import Target
+from .._util.random import key_words
+from .._version import __version__
+from ..families import AbstractFamily
+from ..targets import Target
 
 # Differences that a message names.
 SHOWN = 4

@@ -20,9 +20,8 @@ from timing import save
 
 import quietgrad as qg
 from quietgrad._numerics.lbfgs import minimise
-from quietgrad.evaluation.host_draws import equal_magnitude_pairs, iid, sobol_pairs
 from quietgrad.evaluation.metrics import elbo_terms
-from quietgrad.evaluation.points import Points
+from quietgrad.evaluation.points import Points, equal_magnitude_pairs, iid, sobol_pairs
 from quietgrad.solvers.fixed_draws import FixedElbo
 
 TASKS = ("frisk", "counts", "breast-cancer", "a1a", "diabetes", "redwine")

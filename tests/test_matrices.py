@@ -8,7 +8,7 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from quietgrad._numerics.matrices import INLINE, pseudo_inverse, solve_positive, solve_root
+from quietgrad._numerics.lapack import INLINE, pseudo_inverse, solve_positive, solve_root
 
 
 def matrices(key, *shape):

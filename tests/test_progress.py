@@ -8,8 +8,7 @@ import pytest
 
 import quietgrad as qg
 from quietgrad._util.progress import AT_LEAST_EVERY, LiveLine, PlainLines, Sight, duration, time_left
-from quietgrad.solvers.guarded_adam import guarded_adam
-from quietgrad.solvers.signal import signal_to_noise
+from quietgrad.solvers.guarded_adam import guarded_adam, signal_to_noise
 
 SIGHT = Sight("annealing", "MeanField", 1200, -12.345, 0.67, 3.0, "Quiet", 0.25, 90.0)
 

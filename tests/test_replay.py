@@ -6,7 +6,7 @@ import optax
 import pytest
 
 import quietgrad as qg
-from quietgrad.evaluation.difference import Difference
+from quietgrad.evaluation.elbo_terms import Difference
 
 EDGE = qg.Target.from_logdensity(lambda z: jnp.sum(z) + 0 * jnp.sqrt(6.0 - z[0]), dim=1)
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from quietgrad import Auto, FitResult, FullRank, MeanField, Status, Target
 from quietgrad.diagnostics.comparison import Comparison
-from quietgrad.evaluation.host_draws import sobol_pairs
+from quietgrad.evaluation.points import sobol_pairs
 from quietgrad.targets import AbstractNamedModel
 
 COVARIANCE = np.array([[1.0, 0.8, 0.3], [0.8, 1.0, 0.1], [0.3, 0.1, 1.0]])

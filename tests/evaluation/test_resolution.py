@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 import quietgrad as qg
-from quietgrad.evaluation.points import Points
-from quietgrad.evaluation.resolution import resolved
+from quietgrad.evaluation.points import Points, resolved
 from quietgrad.families import MeanField
 
 

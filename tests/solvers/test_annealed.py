@@ -9,8 +9,7 @@ import pytest
 from sessions import session_of
 
 import quietgrad as qg
-from quietgrad.evaluation.difference import Difference
-from quietgrad.evaluation.elbo_terms import paired_difference
+from quietgrad.evaluation.elbo_terms import Difference, paired_difference
 from quietgrad.solvers import LOST, Annealed, Feedback, Stop, drive
 from quietgrad.solvers.choosing import burden
 

@@ -8,7 +8,7 @@ import pytest
 from sessions import session_of
 
 import quietgrad as qg
-from quietgrad.evaluation.difference import Difference
+from quietgrad.evaluation.elbo_terms import Difference
 from quietgrad.session import Ended
 from quietgrad.solvers import AbstractSolver, Step, Stop, drive
 

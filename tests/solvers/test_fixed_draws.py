@@ -7,7 +7,7 @@ import pytest
 from sessions import session_of
 
 import quietgrad as qg
-from quietgrad.evaluation.host_draws import sobol_pairs
+from quietgrad.evaluation.points import sobol_pairs
 from quietgrad.methods.gaussian import Curvature
 from quietgrad.solvers import FixedDraws, Stop, drive
 

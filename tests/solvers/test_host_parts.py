@@ -12,12 +12,10 @@ from scipy.stats import qmc
 from threadpoolctl import threadpool_info
 
 import quietgrad as qg
-from quietgrad._numerics.blas import one_blas_thread
-from quietgrad._numerics.curvature_memory import CurvatureMemory
-from quietgrad._numerics.lbfgs import LbfgsState, iterate, minimise
+from quietgrad._numerics.lapack import one_blas_thread
+from quietgrad._numerics.lbfgs import CurvatureMemory, LbfgsState, iterate, minimise
 from quietgrad.estimators.samplers.sobol import MOST_DIMENSIONS, sobol_digits
-from quietgrad.evaluation.host_draws import equal_magnitude_pairs, sobol_pairs
-from quietgrad.evaluation.points import AT_ONCE, Points
+from quietgrad.evaluation.points import AT_ONCE, Points, equal_magnitude_pairs, sobol_pairs
 from quietgrad.families.factor_analysis import best_factors
 from quietgrad.solvers.fixed_draws import FixedElbo
 

@@ -9,7 +9,7 @@ import optax
 import pytest
 
 import quietgrad as qg
-from quietgrad.solvers.late_mean import LEAST, Late
+from quietgrad.solvers.steps import LEAST, Late
 from quietgrad.status import Status
 
 

@@ -10,13 +10,12 @@ from sessions import session_of
 
 import quietgrad as qg
 from quietgrad.diagnostics.expected_gain import expected_gain, paired_square
-from quietgrad.evaluation.difference import Difference
-from quietgrad.evaluation.elbo_terms import ElboEvaluator, paired_difference
+from quietgrad.evaluation.elbo_terms import Difference, ElboEvaluator, paired_difference
 from quietgrad.evaluation.points import Points
 from quietgrad.families import REGISTRY, FitsQuadratic
 from quietgrad.methods.gaussian import Curvature
 from quietgrad.solvers import Feedback, Newton, NewtonState, Stop, drive
-from quietgrad.solvers.positive import (
+from quietgrad.solvers.newton import (
     cholesky_from_basis,
     make_positive_definite,
     newton_step,

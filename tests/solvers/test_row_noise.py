@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 import quietgrad as qg
-from quietgrad.evaluation.difference import Difference
-from quietgrad.evaluation.elbo_terms import ElboEvaluator, paired_difference
+from quietgrad.evaluation.elbo_terms import Difference, ElboEvaluator, paired_difference
 from quietgrad.session import Problem, Recorder
 from quietgrad.solvers import AbstractSolver, Step, Stop, drive
 

@@ -9,7 +9,7 @@ import pytest
 import quietgrad as qg
 from quietgrad.fitting import run as run_fit
 from quietgrad.session import Evaluation, Problem, Recorder
-from quietgrad.solvers import choosing, stochastic, switching
+from quietgrad.solvers import choosing, stochastic
 
 
 @pytest.fixture
@@ -17,7 +17,7 @@ def narrow():
     return qg.Target.from_logdensity(lambda z: -jnp.sum(jnp.exp(z) - z), dim=4)
 
 
-def run(target, switch=switching.Switching()):  # noqa: B008
+def run(target, switch=choosing.Switching()):  # noqa: B008
     q = qg.MeanField.init(4, key=jr.key(0))
     method = qg.Sgd("auto", optax.adam(0.05), 2000, 20, by_clock=False, switching=switch)
     problem = Problem(target, q)
@@ -27,7 +27,7 @@ def run(target, switch=switching.Switching()):  # noqa: B008
 
 def test_looks_a_few_times_and_says_what_it_saw(narrow):
     result = run(narrow)
-    assert len(result.decisions) == len(switching.Switching().fractions)
+    assert len(result.decisions) == len(choosing.Switching().fractions)
     assert {d.kind for d in result.decisions} <= {"drift", "stay", "choose"}
     assert result.explain().startswith("step 100: ")
 
@@ -35,7 +35,7 @@ def test_looks_a_few_times_and_says_what_it_saw(narrow):
 def test_a_far_start_is_drifting(narrow):
     far = qg.MeanField(loc=jnp.full(4, -30.0), log_std=jnp.full(4, -2.0))
     session = Recorder(Problem(narrow, far), key=jr.key(0))
-    found = switching.Switching()(session, far, choosing.cheapest(far), 10, by_clock=False)
+    found = choosing.Switching()(session, far, choosing.cheapest(far), 10, by_clock=False)
     assert found is None
     assert [d.kind for d in session.decisions] == ["drift"]
 
@@ -44,10 +44,10 @@ def test_noise_brings_the_best_of_the_field_and_the_run_goes_on_with_it(narrow, 
     quiet = qg.Pathwise(sampler="antithetic", entropy="stl", draws=2)
     monkeypatch.setattr(choosing, "candidates", lambda q: {choosing.name_of(quiet): quiet})
     monkeypatch.setattr(stochastic, "cheapest", lambda q: qg.Pathwise(draws=1))
-    result = run(narrow, switching.Switching(averaged=0.0))
+    result = run(narrow, choosing.Switching(averaged=0.0))
     assert "choose" in [d.kind for d in result.decisions]
     assert result.estimator == quiet
-    again = run(narrow, switching.Switching(averaged=0.0))
+    again = run(narrow, choosing.Switching(averaged=0.0))
     np.testing.assert_array_equal(again.q.loc, result.q.loc)
 
 

@@ -41,8 +41,8 @@ METHODS = [
     Mutant(
         "levelled draws have levels that are too small",
         "_sizes",
-        ".reshape(pairs, PLACES) ** 2, axis=1))",
-        ".reshape(pairs, PLACES)[:, :1] ** 2, axis=1))",
+        ".reshape(pairs, QUANTILES) ** 2, axis=1))",
+        ".reshape(pairs, QUANTILES)[:, :1] ** 2, axis=1))",
         "every scale of a climb comes out too large",
         HOST,
     ),
@@ -388,8 +388,8 @@ JUDGES = [
     Mutant(
         "early iterates are averaged in",
         "Late.after",
-        "if looks & (looks - 1) == 0:",
-        "if looks == 1:",
+        "if number & (number - 1) == 0:",
+        "if number == 1:",
         "the mean of late iterates has the way to the optimum in it",
         "tests/solvers/test_late_mean.py -k last_half",
     ),

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .._numerics.blas import one_blas_thread
+from .._numerics.lapack import one_blas_thread
 from .._util.progress import progress_line
 from ..families import AbstractFamily
 from ..targets import Target

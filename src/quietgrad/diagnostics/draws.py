@@ -9,8 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from .._util.device import on_device
-from ..evaluation.host_draws import sobol_pairs
-from ..evaluation.points import Points
+from ..evaluation.points import Points, sobol_pairs
 from ..families import AbstractFamily, OnHost
 from .budget import Budget
 from .settings import DEFAULT, Diagnostics

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from ..evaluation.difference import UNKNOWN, Difference
+from ..evaluation.elbo_terms import UNKNOWN, Difference
 from ..evaluation.points import Points
 from ..families import AbstractFamily, HasMoments, ScalesFollow
 from ..targets import Target

@@ -11,9 +11,8 @@ import math
 import numpy as np
 from jaxtyping import Float
 
-from ..evaluation.difference import UNKNOWN, Difference
-from ..evaluation.host_draws import sobol_pairs
-from ..evaluation.points import Points
+from ..evaluation.elbo_terms import UNKNOWN, Difference
+from ..evaluation.points import Points, sobol_pairs
 from ..families import AbstractFamily, FitsQuadratic
 from .draws import Draws
 from .metric import Metric

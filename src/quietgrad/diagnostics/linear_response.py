@@ -19,7 +19,7 @@ from jaxtyping import Array, Float
 
 from .._numerics.lapack import over_points
 from .._util.device import on_device
-from ..evaluation.host_draws import sobol_pairs
+from ..evaluation.points import sobol_pairs
 from ..families import AbstractFamily, HasEntropy, HasMoments, split
 from ..targets import Target
 

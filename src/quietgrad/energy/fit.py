@@ -12,14 +12,14 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float, Key, PyTree
 
-from .._numerics.blas import one_blas_thread
+from .._numerics.lapack import one_blas_thread
 from .._util.checks import check_key, described, part, whole
 from .._util.fingerprint import Identity
 from .._util.progress import progress_line, time_left
 from ..session.clock import OPTIMISE, Clock, Ended, Interrupts, Limits
 from ..session.history import History
 from ..solvers.guarded_adam import guarded_adam
-from ..solvers.optimizer import Optimizer
+from ..solvers.steps import Optimizer
 from ..status import Status
 from .chunks import Carry, Job, Told, agreement, run_chunk
 from .methods import REGISTRY as METHODS

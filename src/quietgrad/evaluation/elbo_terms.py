@@ -1,10 +1,10 @@
-"""One judge for everyone: the ELBO of any q at the same draws, which no fit has seen.
+"""The ELBO of any q at the same draws, which no fit has seen, and differences with their errors.
 
 Two families meet the same draws, and differences between them are paired: their error is far smaller
-than that of either ELBO. Draws come from the host, and Gaussians and their mixtures are carried along
-them there, so that the program of the target's values and gradients, which fits have anyway, is all
-that judging needs.
-Where draws would be many numbers they are made inside a program, pair by pair.
+than that of either ELBO. `Difference` has the one test of whether a difference is real. Draws come from
+the host, and Gaussians and their mixtures are carried along them there, so that the program of the
+target's values and gradients, which fits have anyway, is all that an evaluation needs. Where draws would
+be many numbers they are made inside a program, pair by pair.
 """
 
 import math
@@ -24,11 +24,13 @@ from ..families import AbstractFamily, OnHost
 from ..scale.sharding import on_all_devices, put_together, shared_out, shares
 from ..targets import Target
 from ..targets.in_blocks import log_density_in_blocks
-from .difference import STANDARD_ERRORS, Difference
-from .host_draws import iid
 from .metrics import BLOCK
-from .points import Points
+from .points import Points, iid
 
+# Standard errors beyond which a difference is not put down to the draws: 95 % of normal errors are
+# smaller. A fit takes some dozen decisions and repairs a wrong one by the next, so that a smaller error
+# rate would cost more draws than it saves steps.
+STANDARD_ERRORS = 2.0
 # Nats below the best ELBO that anyone found at which a run has arrived.
 MARGIN = 1.0
 # Pairs that one call of the program evaluates.
@@ -40,9 +42,40 @@ LEAST_PAIRS = 8
 HELD = 2**14
 # Rows times dimensions, and dimensions, up to which values come from the program that has the gradients
 # too. Beyond, gradients that nobody asked for cost more than to compile a program of values alone.
-SHARED, SHARED_DIM = 2**18, 2**15
+HOST_NUMBERS, SHARED_DIM = 2**18, 2**15
 # Blocks of draws that are kept.
 KINDS = 4
+
+
+class Difference(NamedTuple):
+    """`nats`, estimated with a standard error of `error`."""
+
+    nats: float
+    error: float
+
+    def clearly_above(self, threshold: float = 0.0) -> bool:
+        """Whether it exceeds the threshold beyond its error."""
+        return self.nats - STANDARD_ERRORS * self.error > threshold
+
+    def clearly_below(self, threshold: float = 0.0) -> bool:
+        """Whether it stays below the threshold, its error included."""
+        return self.nats + STANDARD_ERRORS * self.error < threshold
+
+    def conclusive(self, threshold: float) -> bool:
+        """Whether it is clearly above a threshold, or what is there to gain clearly below it."""
+        return self.clearly_above(threshold) or self.non_negative.clearly_below(threshold)
+
+    @property
+    def non_negative(self) -> "Difference":
+        """The same for a quantity that cannot be negative: what a step that is optional may gain."""
+        return Difference(max(self.nats, 0.0), self.error)
+
+    def __str__(self) -> str:
+        return f"{self.nats:.3f} ± {self.error:.3f} nats"
+
+
+# Of something that could not be estimated.
+UNKNOWN = Difference(math.inf, 0.0)
 
 
 class ElboTerms(NamedTuple):
@@ -85,7 +118,8 @@ class ElboEvaluator:
 
     With `rows`, each pair meets rows of its own, scaled up to all. What rows differ by then shows in the
     terms, and so in the error of a difference: on the same few rows for all pairs, an answer that only
-    suits these would seem better beyond doubt.
+    suits these would seem better beyond doubt. Families that carry draws in NumPy are evaluated on the
+    host where rows x coordinates are at most `host_numbers`.
     """
 
     def __init__(
@@ -95,8 +129,9 @@ class ElboEvaluator:
         pairs: int,
         seed: UInt32[Array, "2"],
         rows: Int[np.ndarray, "pairs rows"] | None = None,
+        host_numbers: int = HOST_NUMBERS,
     ):
-        self.target, self.seed = target, seed
+        self.target, self.seed, self._host_numbers = target, seed, host_numbers
         self._words = [int(word) for word in np.asarray(seed)]
         # Draws of the last few kinds of families, and the shared program of each.
         self._draws: dict[Any, Float[np.ndarray, "pairs base"]] = {}
@@ -141,7 +176,8 @@ class ElboEvaluator:
 
     def _points(self, dim: int, dtype: Any) -> Points | None:
         """The program that judging shares with fits, where it is of use."""
-        if self.rows is not None or dim > SHARED_DIM or dim * max(1, self.target.rows) > SHARED:
+        numbers = dim * max(1, self.target.rows)
+        if self.rows is not None or dim > SHARED_DIM or numbers > self._host_numbers:
             return None
         if (dim, dtype) not in self._shared:
             points = Points(self.target, dtype)

@@ -1,8 +1,9 @@
-"""Values and gradients of a log density at points that the host chooses: one program, many uses.
+"""Points that the host chooses: base draws, and the log density and its gradient at points.
 
 A quasi-Newton method needs some hundred evaluations. Driven from the host they cost a call each, and
 the program holds the model once; a line search inside XLA holds it several times and compiles for
-seconds. Fixed-draw climbs, gradients for Newton steps and tests of convergence share this program.
+seconds. L-BFGS at fixed draws, Newton steps and tests of convergence share this program. Base draws are
+made in NumPy, which compiles nothing.
 """
 
 import functools
@@ -12,12 +13,16 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, Int, UInt32
 
 from .._numerics.lapack import over_points
+from ..estimators.samplers.sobol import MOST_DIMENSIONS, reverse_digits, scramble, sobol_digits
+from ..families.bases import AbstractBase
 from ..scale.sharding import put_together, shared_out, shares
 from ..targets import Target
 
+# Quantiles that represent each part of a base.
+QUANTILES = 64
 # Points that are evaluated together, and likelihood values (points x rows) that this may hold. Where
 # coordinates are many it is fewer points: a call works on all of them, asked for or not.
 AT_ONCE, VALUES = 32, 2**22
@@ -26,6 +31,59 @@ COORDINATES, LEAST = 2**20, 4
 BLOCKS, SMALL = 4, 2**8
 # Columns of a Hessian times rows of data that are worked on at once.
 COLUMNS = 2**22
+# Places that are looked at, and the nats by which most of them may differ from their neighbours: beyond
+# one, a difference of answers says nothing.
+PLACES, RESOLVED = 8, 1.0
+# Units in the last place between neighbours.
+APART = 2.0
+
+
+def sobol_pairs(
+    base: AbstractBase, pairs: int, dim: int, rng: np.random.Generator
+) -> Float[np.ndarray, "draws dim"]:
+    """`pairs` quasi-random draws and their mirror images; independent ones beyond Sobol's dimensions."""
+    if dim > MOST_DIMENSIONS:
+        u = rng.random((pairs, dim))
+    else:
+        seed = rng.integers(0, 2**32, (1, dim), np.uint32)
+        digits = reverse_digits(scramble(_reversed(pairs, dim), seed))
+        u = (digits.astype(float) + 0.5) * 2.0**-32
+    e = base.host_quantile(u)
+    return np.concatenate([e, -e])
+
+
+@functools.lru_cache(maxsize=8)
+def _reversed(pairs: int, dim: int) -> UInt32[np.ndarray, "pairs dim"]:
+    """Sobol's points before they are scrambled, the lowest digits first."""
+    return reverse_digits(sobol_digits(pairs, dim))
+
+
+def equal_magnitude_pairs(
+    base: AbstractBase, pairs: int, dim: int, rng: np.random.Generator
+) -> Float[np.ndarray, "draws dim"]:
+    """Draws for L-BFGS at fixed draws, and their mirror images: every coordinate has the same sizes.
+
+    There are as many sizes as pairs, one for each equally likely part of the base, in random order and
+    with random signs. A size is the root mean square of its part, so that every coordinate has the
+    variance of the base. What L-BFGS at fixed draws overfits first is a coordinate whose draws happen
+    to be small.
+    """
+    sizes = rng.permuted(np.tile(_sizes(base, pairs), (dim, 1)), axis=1).T
+    e = np.where(rng.random((pairs, dim)) < 0.5, -sizes, sizes)
+    return np.concatenate([e, -e])
+
+
+def _sizes(base: AbstractBase, pairs: int) -> Float[np.ndarray, " pairs"]:
+    """The root mean square of each of the equally likely parts of one half of the base."""
+    u = 0.5 + 0.5 * (np.arange(pairs * QUANTILES) + 0.5) / (pairs * QUANTILES)
+    return np.sqrt(np.mean(base.host_quantile(u).reshape(pairs, QUANTILES) ** 2, axis=1))
+
+
+def iid(
+    base: AbstractBase, shape: tuple[int, int], rng: np.random.Generator
+) -> Float[np.ndarray, "draws dim"]:
+    """Independent draws of a base."""
+    return base.host_quantile((rng.integers(0, 2**32, shape, np.uint32) + 0.5) * 2.0**-32)
 
 
 class Points:
@@ -183,3 +241,26 @@ def _programs(leaves: tuple[Any, ...], form: Any, shape: Any) -> tuple[Any, Any]
         return gradient / number, hessian / number
 
     return jax.jit(values), jax.jit(curvature)
+
+
+def resolved(
+    points: Points,
+    mean: Float[np.ndarray, " dim"],
+    std: Float[np.ndarray, " dim"],
+    rng: np.random.Generator,
+) -> bool:
+    """Whether the log density is smooth from number to number around some draws with these moments.
+
+    Far out a model may subtract large numbers. log Beta(z; a, b) with a + b = e^20 subtracts values of
+    log Gamma at 10^10, and single precision leaves thousands of nats of noise, which a search takes for
+    a gain.
+    |f(z + h) - 2 f(z) + f(z - h)| / 2 is free of the slope, and of the curvature where the posterior is
+    wider than a few thousand numbers.
+    """
+    z = (mean + std * rng.standard_normal((PLACES, mean.size))).astype(points.dtype).astype(float)
+    h = APART * float(np.finfo(points.dtype).eps) * np.abs(z) * rng.choice([-1.0, 1.0], z.shape)
+    with np.errstate(all="ignore"):
+        value = points(np.concatenate([z + h, z, z - h]))[0].reshape(3, PLACES)
+        noise = np.abs(value[0] - 2 * value[1] + value[2]) / 2
+    known = noise[np.isfinite(noise)]
+    return known.size == 0 or float(np.median(known)) < RESOLVED

@@ -9,7 +9,7 @@ import numpy as np
 from jax.sharding import Mesh
 from jaxtyping import Array, Key, PyTree
 
-from .._numerics.blas import one_blas_thread
+from .._numerics.lapack import one_blas_thread
 from .._util.checks import check_key, instance, lookup, part, whole
 from .._util.extras import adapter
 from .._util.random import key_words

@@ -18,14 +18,13 @@ from .._util.checks import whole
 from ..diagnostics.expected_gain import expected_gain
 from ..diagnostics.propriety.non_finite import WALL
 from ..estimators import AbstractEstimator, resolve
-from ..evaluation.difference import STANDARD_ERRORS, Difference
-from ..evaluation.elbo_terms import paired_difference
+from ..evaluation.elbo_terms import STANDARD_ERRORS, Difference, paired_difference
 from ..evaluation.points import Points
 from ..families import AbstractFamily, FitsQuadratic, FullRank, MeanField
 from ..session import Candidate
 from ..session.clock import EVALUATE, OPTIMISE
 from ..solvers import EXHAUSTED, LOST, STATIONARY, Annealed, FixedDraws, Run, Stop, drive
-from ..solvers.finite_start import finite_start, narrower
+from ..solvers.fixed_draws import finite_start, narrower
 from ..status import Status
 from ..structure import Structure, structure_of
 from ..targets import Target

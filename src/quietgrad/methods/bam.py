@@ -6,8 +6,7 @@ import numpy as np
 from .._numerics.lbfgs import minimise_together
 from .._util.checks import whole
 from ..diagnostics.expected_gain import expected_gain
-from ..evaluation.difference import Difference
-from ..evaluation.elbo_terms import paired_difference
+from ..evaluation.elbo_terms import Difference, paired_difference
 from ..evaluation.points import Points
 from ..families import AbstractFamily, FitsQuadratic, MeanField
 from ..families.bases import Normal
@@ -15,7 +14,7 @@ from ..session import Candidate
 from ..session.clock import OPTIMISE
 from ..solvers import BatchAndMatch, Stop, drive
 from ..solvers.bam import member
-from ..solvers.finite_start import finite_start
+from ..solvers.fixed_draws import finite_start
 from ..status import Status
 from ..targets import Target
 from .given_start import given_start, stationary_start

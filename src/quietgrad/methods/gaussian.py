@@ -10,8 +10,7 @@ import equinox as eqx
 import numpy as np
 
 from ..diagnostics.expected_gain import conclusive_gain, expected_gain
-from ..evaluation.difference import Difference
-from ..evaluation.elbo_terms import paired_difference
+from ..evaluation.elbo_terms import Difference, paired_difference
 from ..evaluation.points import Points
 from ..families import AbstractFamily, FitsQuadratic, HasMoments
 from ..session import Candidate, Recorder

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..evaluation.difference import Difference
-from ..evaluation.elbo_terms import ElboEvaluator, paired_difference
+from ..evaluation.elbo_terms import Difference, ElboEvaluator, paired_difference
 from ..families import AbstractFamily, FitsQuadratic, MeanField
 from ..session import Candidate
 from ..session.clock import EVALUATE

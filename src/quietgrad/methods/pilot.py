@@ -12,13 +12,12 @@ import numpy as np
 from jaxtyping import Float
 
 from .._numerics.lbfgs import minimise_together
-from ..evaluation.host_draws import equal_magnitude_pairs
-from ..evaluation.points import Points
+from ..evaluation.points import Points, equal_magnitude_pairs
 from ..families import FitsQuadratic, MeanField
 from ..session import Recorder
 from ..session.clock import OPTIMISE
 from ..solvers import ModeSearch
-from ..solvers.finite_start import narrower
+from ..solvers.fixed_draws import narrower
 from .method import Piloted
 
 # Pairs of fixed draws, and iterations, of a search that only has to tell where it is going.

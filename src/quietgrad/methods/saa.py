@@ -16,12 +16,11 @@ from ..estimators import Quiet
 from ..estimators.samplers import REGISTRY as SAMPLERS
 from ..estimators.samplers import AbstractSampler, Antithetic, Rqmc
 from ..evaluation.elbo_terms import paired_difference
-from ..evaluation.host_draws import sobol_pairs
-from ..evaluation.points import Points
+from ..evaluation.points import Points, sobol_pairs
 from ..families import AbstractFamily, FitsQuadratic, MeanField
 from ..session import Candidate
 from ..solvers import FixedDraws, Run, Stop, drive
-from ..solvers.finite_start import finite_start
+from ..solvers.fixed_draws import finite_start
 from ..status import Status
 from ..targets import Target
 from .gaussian import Curvature

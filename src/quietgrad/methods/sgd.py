@@ -14,9 +14,9 @@ from ..session import Candidate
 from ..session.clock import EVALUATE
 from ..session.history import Plateau, Reached
 from ..solvers import Stop, drive
-from ..solvers.optimizer import read_optimizer
+from ..solvers.choosing import Switching
+from ..solvers.steps import read_optimizer
 from ..solvers.stochastic import NON_FINITE, StochasticSteps
-from ..solvers.switching import Switching
 from ..status import Status
 from ..targets import Target
 from .method import AbstractMethod, Ending, Problem, Recorder

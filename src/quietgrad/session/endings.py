@@ -14,8 +14,7 @@ from jaxtyping import Float
 
 from ..diagnostics import propriety
 from ..diagnostics.propriety import Finding, LogDensityProbe
-from ..evaluation.difference import Difference
-from ..evaluation.elbo_terms import ElboTerms, paired_difference
+from ..evaluation.elbo_terms import Difference, ElboTerms, paired_difference
 from ..families import AbstractFamily
 from ..status import Status
 from .clock import Ended

@@ -16,10 +16,8 @@ from .._util.random import Streams, key_of
 from ..diagnostics.propriety import DEFAULT as PROPRIETY
 from ..diagnostics.propriety import log_density_probe
 from ..estimators import AbstractEstimator, name_of
-from ..evaluation.difference import Difference
-from ..evaluation.elbo_terms import ElboEvaluator, ElboTerms, paired_difference
-from ..evaluation.points import Points
-from ..evaluation.resolution import RESOLVED, resolved
+from ..evaluation.elbo_terms import Difference, ElboEvaluator, ElboTerms, paired_difference
+from ..evaluation.points import RESOLVED, Points, resolved
 from ..families import AbstractFamily
 from ..status import Status
 from .checkpoint import Checkpoint, NullCheckpoint, Slot, Stored

@@ -22,11 +22,9 @@ from ..scale.sharding import on_all_devices
 from ..session import Candidate, Recorder
 from ..session.clock import COMPILE, OPTIMISE
 from .choosing import burden, candidates, cheapest, choose
-from .guarded_adam import guarded_adam, usual_square
-from .optimizer import Optimizer
-from .signal import signal_to_noise
+from .guarded_adam import guarded_adam, signal_to_noise, usual_square
 from .solver import AbstractSolver, Feedback, Step
-from .steps import Carry, Job, Keys
+from .steps import Carry, Job, Keys, Optimizer
 from .windows import Rates, fresh_optimizer, in_form_of, no_sums, run_window
 
 LOST = "lost"

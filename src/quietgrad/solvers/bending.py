@@ -11,7 +11,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from ..evaluation.host_draws import sobol_pairs
+from ..evaluation.points import sobol_pairs
 from ..families import Curved, FullRank
 from ..families.bend import HostBend
 from ..session import Candidate, Recorder

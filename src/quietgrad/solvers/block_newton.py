@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from .._util.device import on_device
-from ..evaluation.host_draws import sobol_pairs
+from ..evaluation.points import sobol_pairs
 from ..families import AbstractFamily, AbstractStructured
 from ..session import Candidate, Recorder
 from ..targets import Target

@@ -21,7 +21,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..diagnostics.expected_gain import paired_square
-from ..evaluation.difference import Difference
+from ..evaluation.elbo_terms import Difference
 from ..families import AbstractStructured
 from ..structure import BlockMatrix, BlockRoot, root_of_inverse
 from ..structure import small_matrices as small

@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 
 import equinox as eqx
 
-from ..evaluation.difference import Difference
-from ..evaluation.elbo_terms import paired_difference
+from ..evaluation.elbo_terms import Difference, paired_difference
 from ..session import Candidate, Recorder
 from ..session.clock import EVALUATE, OPTIMISE
 from ..session.history import Plateau, Reached

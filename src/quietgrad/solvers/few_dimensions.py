@@ -17,7 +17,7 @@ from jaxtyping import Array, Float, Int
 
 from .._numerics.lbfgs import LbfgsState, iterate
 from .._util.device import on_device
-from ..evaluation.host_draws import sobol_pairs
+from ..evaluation.points import sobol_pairs
 from ..families.bases import Normal
 from ..families.triangular import Triangular
 

@@ -1,6 +1,9 @@
-"""Adam that survives bad gradients, with its rate in the state so that changing it compiles nothing."""
+"""Adam that survives bad gradients, and the signal-to-noise ratio of the gradient from its moments.
 
-from typing import NamedTuple
+The rate is part of the state, so that changing it compiles nothing.
+"""
+
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +16,11 @@ from .._util.device import on_device
 DECAY_MEAN, DECAY_SQUARE, EPSILON = 0.9, 0.999, 1e-8
 # After the first steps, a gradient this many times its usual size (root mean square) is scaled down.
 LIMIT, WARM_UP = 3.0, 20
+# Gradients after which the running mean has forgotten what was before them.
+LEAST = 20
+TINY = 1e-30
+# Beyond this the noise cannot be told from rounding.
+MOST = 100.0
 
 
 class GuardedState(NamedTuple):
@@ -68,3 +76,45 @@ def _mean_ratio(grad: PyTree, square: PyTree) -> Float[Array, ""]:
     pairs = zip(jax.tree.leaves(grad), jax.tree.leaves(square), strict=True)
     ratios = [(jnp.sum(g**2 / (v + EPSILON)), g.size) for g, v in pairs]
     return sum((r for r, _ in ratios), jnp.zeros(())) / sum(n for _, n in ratios)
+
+
+def signal_to_noise(before: PyTree, after: PyTree) -> float | None:
+    """The gradient's squared mean over its variance, a mean over coordinates; None if not known.
+
+    `before` and `after` are states of Adam, k steps apart. With m its running mean of decay b, E m^2 =
+    mean^2 + c variance, c = (1 - b) / (1 + b). The mean of g^2 over the k steps is (v_after - d^k
+    v_before) / (1 - d^k), d being the other decay: the running mean of squares itself would remember the
+    first and largest gradients. Optax's decays are taken to be its defaults, which are ours.
+    """
+    first, last = _moments(before), _moments(after)
+    if first is None or last is None or last[0] - first[0] < LEAST:
+        return None
+    steps = last[0] - first[0]
+    old = DECAY_SQUARE**steps
+    shares = []
+    for m, v, v_before in zip(last[1], last[2], first[2], strict=True):
+        square = np.maximum((v - old * v_before) / (1 - old), TINY)
+        # A running mean of n gradients from zero holds 1 - b^n of them.
+        shares.append(np.minimum((m / (1 - DECAY_MEAN ** last[0])) ** 2 / square, 1.0).ravel())
+    chance = (1 - DECAY_MEAN) / (1 + DECAY_MEAN)
+    share = float((np.mean(np.concatenate(shares)) - chance) / (1 - chance))
+    return float(np.clip(share / max(1 - share, TINY), 0.0, MOST))
+
+
+def _moments(state: PyTree) -> tuple[int, list[np.ndarray], list[np.ndarray]] | None:
+    """Gradients taken in, their running means and those of their squares; None if this is not Adam."""
+
+    def adam(node: Any) -> bool:
+        return isinstance(node, GuardedState | optax.ScaleByAdamState)
+
+    for node in filter(adam, jax.tree.leaves(state, is_leaf=adam)):
+        if isinstance(node, GuardedState):
+            count, mean, square = node.taken, node.mean, node.square
+        else:
+            count, mean, square = node.count, node.mu, node.nu
+        return int(count), _arrays(mean), _arrays(square)
+    return None
+
+
+def _arrays(tree: PyTree) -> list[np.ndarray]:
+    return [np.asarray(leaf, float) for leaf in jax.tree.leaves(tree)]

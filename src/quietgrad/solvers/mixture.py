@@ -16,12 +16,11 @@ import scipy.linalg
 import scipy.special
 from jaxtyping import Float
 
-from ..evaluation.host_draws import sobol_pairs
-from ..evaluation.points import Points
+from ..evaluation.points import Points, sobol_pairs
 from ..families import Components, Mixture
 from ..families.bases import Normal
 from ..session import Candidate, Recorder
-from .positive import cholesky_from_basis, make_positive_definite, newton_step
+from .newton import cholesky_from_basis, make_positive_definite, newton_step
 from .solver import AbstractSolver, Feedback, Step
 
 

@@ -16,7 +16,7 @@ from .._numerics.lbfgs import minimise_together
 from ..evaluation.points import Points
 from ..families import AbstractFamily, FitsQuadratic, HasMoments
 from ..session import Candidate, Recorder
-from .positive import cholesky_from_basis, make_positive_definite, newton_step, precision_from_basis
+from .newton import cholesky_from_basis, make_positive_definite, newton_step, precision_from_basis
 from .solver import AbstractSolver, Feedback, Step
 
 # Lengths of a Newton step that are tried, all in one call: twice the step down to less than 1e-4 of it.

@@ -5,19 +5,25 @@ P which the family can hold (Opper & Archambeau 2009). So: average gradient g an
 q, average the precision over steps, P <- (1 - r) P - r H, and step to m + r P^-1 g with the member for
 P (Khan & Lin 2017, conjugate-computation VI with a Hessian). r is 1 at first and 2/t then, which
 averages the noise of the draws away.
+
+With minus the Hessian W = -B'HB in the coordinates of a root B of the covariance, eigenvalues are near
+one around an optimum, whatever the scales and correlations of the target. So what counts as noise, and
+what to do about negative curvature, does not depend on the coordinates either.
 """
 
 from typing import ClassVar, NamedTuple
 
 import numpy as np
+import scipy.linalg
 from jaxtyping import Float
 
-from ..evaluation.host_draws import sobol_pairs
-from ..evaluation.points import Points
+from ..evaluation.points import Points, sobol_pairs
 from ..families import AbstractFamily, FitsQuadratic
 from ..session import Candidate, Recorder
-from .positive import make_positive_definite, newton_step, precision_from_basis
 from .solver import AbstractSolver, Feedback, Step
+
+# Eigenvalues below this share of the largest are noise.
+FLOOR = 1e-7
 
 
 class NewtonState(NamedTuple):
@@ -133,3 +139,43 @@ class Newton(AbstractSolver):
             if all(np.all(np.isfinite(x)) for x in (values, gradient, hessian)):
                 break
         return gradient, hessian
+
+
+def make_positive_definite(curvature: Float[np.ndarray, "dim dim"]) -> Float[np.ndarray, "dim dim"]:
+    """The nearest positive definite matrix: eigenvalues take their absolute values."""
+    least = FLOOR * np.max(np.abs(np.diagonal(curvature)))
+    try:
+        np.linalg.cholesky(curvature - least * np.eye(len(curvature)))
+        return curvature
+    except np.linalg.LinAlgError:
+        values, vectors = np.linalg.eigh(curvature)
+    values = np.maximum(np.abs(values), FLOOR * np.abs(values).max())
+    return (vectors * values) @ vectors.T
+
+
+def newton_step(
+    basis: Float[np.ndarray, "dim dim"],
+    curvature: Float[np.ndarray, "dim dim"],
+    gradient: Float[np.ndarray, " dim"],
+) -> Float[np.ndarray, " dim"]:
+    """B W^-1 B'g."""
+    return basis @ np.linalg.solve(curvature, basis.T @ gradient)
+
+
+def precision_from_basis(
+    basis: Float[np.ndarray, "dim dim"], curvature: Float[np.ndarray, "dim dim"]
+) -> Float[np.ndarray, "dim dim"]:
+    """B^-T W B^-1, for a triangular basis: the precision in the target's own coordinates."""
+    left = scipy.linalg.solve_triangular(basis, curvature, lower=True, trans=1)
+    whole = scipy.linalg.solve_triangular(basis, left.T, lower=True, trans=1)
+    return 0.5 * (whole + whole.T)
+
+
+def cholesky_from_basis(
+    basis: Float[np.ndarray, "dim dim"], curvature: Float[np.ndarray, "dim dim"]
+) -> Float[np.ndarray, "dim dim"]:
+    """The lower triangular root of B W^-1 B', the covariance that goes with the curvature."""
+    upper = np.linalg.cholesky(curvature)
+    turned = scipy.linalg.solve_triangular(upper, basis.T, lower=True)
+    root = np.linalg.qr(turned)[1].T
+    return root * np.sign(np.diagonal(root))

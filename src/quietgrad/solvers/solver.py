@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 
-from ..evaluation.difference import Difference
+from ..evaluation.elbo_terms import Difference
 from ..families import AbstractFamily
 from ..session import Candidate, Recorder
 

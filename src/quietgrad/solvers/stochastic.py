@@ -20,13 +20,10 @@ from ..families import AbstractFamily
 from ..scale.sharding import on_all_devices
 from ..session import Candidate, Recorder
 from ..session.clock import OPTIMISE
-from .choosing import cheapest
-from .late_mean import Late
-from .optimizer import Optimizer
-from .signal import signal_to_noise
+from .choosing import Switching, cheapest
+from .guarded_adam import signal_to_noise
 from .solver import AbstractSolver, Feedback, Step
-from .steps import Carry, Job, Keys, strong
-from .switching import Switching
+from .steps import Carry, Job, Keys, Late, Optimizer, strong
 
 NON_FINITE = "non-finite"
 

@@ -8,8 +8,7 @@ from .solvers import REGISTRY as GRAM_SOLVERS
 from .solvers import AbstractGramSolver, GradientDescent, LeastSquares, Ridge
 from .stein import Stein
 from .stein_weights import stein_weights
-from .uniform import Uniform
-from .weights import AbstractWeights
+from .weights import AbstractWeights, Uniform
 
 REGISTRY: dict[str, type[AbstractWeights]] = {
     "uniform": Uniform,

@@ -9,7 +9,7 @@ from typing import Literal, get_args
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..._numerics.matrices import solve_root
+from ..._numerics.lapack import solve_root
 
 Scaling = Literal["none", "diagonal", "whiten"]
 SCALINGS: tuple[str, ...] = get_args(Scaling)

@@ -1,8 +1,9 @@
-"""The contract of draw weights: w from the draws alone, summing to one."""
+"""The contract of draw weights, w from the draws alone and summing to one; and equal weights."""
 
 import abc
 
 import equinox as eqx
+import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ...families.bases import AbstractBase
@@ -23,3 +24,17 @@ class AbstractWeights(eqx.Module):
     @abc.abstractmethod
     def __call__(self, e: Float[Array, "draws base"], base: AbstractBase) -> Float[Array, " draws"]:
         """The weights of the draws."""
+
+
+class Uniform(AbstractWeights):
+    """w_l = 1/L."""
+
+    def biased(self, *, independent: bool) -> bool:
+        """Never."""
+        del independent
+        return False
+
+    def __call__(self, e: Float[Array, "draws base"], base: AbstractBase) -> Float[Array, " draws"]:
+        """1/L for each draw."""
+        del base
+        return jnp.full(e.shape[0], 1 / e.shape[0], e.dtype)

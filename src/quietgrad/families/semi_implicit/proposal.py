@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, Key
 
-from ..._numerics.matrices import solve_positive, solve_root
+from ..._numerics.lapack import solve_positive, solve_root
 from .generator import LOG_2PI, Generator
 
 # What a step of the search for the mode is shortened by, if the full one does not rise.

@@ -5,9 +5,8 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from jaxtyping import Float
 
-from ...evaluation.difference import Difference
-from ...evaluation.elbo_terms import paired_difference
-from ...evaluation.host_draws import sobol_pairs
+from ...evaluation.elbo_terms import Difference, paired_difference
+from ...evaluation.points import sobol_pairs
 from ...families import Curved, FullRank, HasMoments, MeanField
 from ...families.bases import Normal
 from ...families.bend import HostBend

@@ -5,9 +5,8 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from ...diagnostics.draws import Draws, carry, draw
-from ...evaluation.difference import Difference
-from ...evaluation.elbo_terms import ElboEvaluator, paired_difference
-from ...evaluation.host_draws import sobol_pairs
+from ...evaluation.elbo_terms import Difference, ElboEvaluator, paired_difference
+from ...evaluation.points import sobol_pairs
 from ...families import AbstractFamily, Components, FullRank, Mixture
 from ...session import Candidate
 from ...session.clock import OPTIMISE

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from ..._numerics.blas import one_blas_thread
+from ..._numerics.lapack import one_blas_thread
 from ...evaluation.points import Points
 from ...targets import Target
 from ..display.table import named

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from ...._numerics.matrices import pseudo_inverse
+from ...._numerics.lapack import pseudo_inverse
 from .solver import AbstractGramSolver, Scale
 
 UNROLL = 8

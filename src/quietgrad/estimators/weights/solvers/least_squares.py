@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ...._numerics.matrices import pseudo_inverse
+from ...._numerics.lapack import pseudo_inverse
 from .solver import AbstractGramSolver, Scale
 
 

@@ -10,7 +10,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ...._numerics.matrices import solve_positive
+from ...._numerics.lapack import solve_positive
 from .solver import AbstractGramSolver, HasLeaveOneOut, Scale
 
 

@@ -33,7 +33,7 @@ def advise(
             "follows such tails better than a Gaussian",
         ]
     advice += _model(evidence)
-    if evidence.elsewhere is not None or evidence.modes is not None:
+    if evidence.elsewhere is not None or (evidence.modes is not None and not evidence.covers):
         advice.append(
             "the posterior has several modes: tell them apart by a prior or an ordering if they are the "
             "same up to labels or signs; otherwise start fits or chains in each of them"

@@ -8,11 +8,15 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float
 
+from .._numerics.lapack import over_points
 from .._util.device import on_device
 from ..evaluation.points import Points, sobol_pairs
 from ..families import AbstractFamily, OnHost
 from .budget import Budget
 from .settings import DEFAULT, Diagnostics
+
+# Points at which log q is asked for together.
+AT_ONCE = 512
 
 
 class Draws(NamedTuple):
@@ -87,6 +91,17 @@ def carry(
     return z.astype(float), log_q.astype(float)
 
 
+def log_prob_at(q: AbstractFamily, z: Float[np.ndarray, "points dim"]) -> Float[np.ndarray, " points"]:
+    """log q at given points, by a program for blocks of one size."""
+    blocks = []
+    for first in range(0, len(z), AT_ONCE):
+        block = z[first : first + AT_ONCE]
+        padded = np.concatenate([block, np.repeat(block[-1:], AT_ONCE - len(block), axis=0)])
+        found = jax.device_get(_log_prob(q, on_device(padded, q.dtype)))
+        blocks.append(np.asarray(found, float)[: len(block)])
+    return np.concatenate(blocks)
+
+
 def moments(
     q: AbstractFamily, rng: np.random.Generator, settings: Diagnostics = DEFAULT
 ) -> tuple[Float[np.ndarray, " dim"], Float[np.ndarray, " dim"]]:
@@ -94,6 +109,11 @@ def moments(
     e = [sobol_pairs(q.base, settings.pairs, q.base_dim, rng) for _ in range(settings.least_groups)]
     z = np.concatenate([carry(q, block)[0] for block in e])
     return np.mean(z, axis=0), np.std(z, axis=0)
+
+
+@eqx.filter_jit
+def _log_prob(q: AbstractFamily, z: Float[Array, "points dim"]) -> Float[Array, " points"]:
+    return over_points(q.log_prob, z)
 
 
 @eqx.filter_jit

@@ -8,21 +8,22 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from ..evaluation.elbo_terms import UNKNOWN, Difference
 from ..evaluation.points import Points
-from ..families import AbstractFamily, HasMoments, ScalesFollow
+from ..families import AbstractFamily, EstimatesDensity, HasMoments, ScalesFollow
 from ..targets import Target
 from .budget import Budget
 from .carried import CarriedSampler
+from .cells import Cells, by_cells, nearest
 from .chains import Chains, Sampler
 from .climbs import climb, far_starts
 from .comparison import Comparison, by_chains, by_weights, unknown
 from .draws import Draws, draw
 from .expected_gain import gain_at
-from .metric import Metric, metric_of
-from .modes import Elsewhere, elsewhere, two_modes
+from .metric import Metric, metric_of, metric_within
+from .modes import Elsewhere, elsewhere, separate_modes, stays_away
 from .propriety import LogDensityProbe, Ray, Tail, flattest, slow_tails
 from .psis import Weights, smooth
 from .settings import DEFAULT, Diagnostics
@@ -37,8 +38,10 @@ CLIMB_ARRAYS, CHAIN_ARRAYS = 24, 8
 class Evidence(NamedTuple):
     """The findings; `best` joins the two comparisons, number by number of those that are watched.
 
-    `flow` says that q bends, and so follows whatever its draws have seen. `unseen` is what there was no
-    time for and without which nothing can be trusted, `further` what more time would be spent on.
+    `modes` are several ones between which the density dips, if there are; `cells` what chains say that
+    do not cross between them. `flow` says that q bends, and so follows whatever its draws have seen.
+    `unseen` is what there was no time for and without which nothing can be trusted, `further` what more
+    time would be spent on.
     Where most draws are not finite there is nothing beyond them.
     """
 
@@ -51,7 +54,8 @@ class Evidence(NamedTuple):
     gradients: int
     tails: tuple[tuple[Ray, Tail], ...] = ()
     elsewhere: Elsewhere | None = None
-    modes: tuple[np.ndarray, np.ndarray] | None = None
+    modes: Float[np.ndarray, "modes dim"] | None = None
+    cells: Cells | None = None
     shapes: Shapes = Shapes()
     flow: bool = False
     settings: Diagnostics = DEFAULT
@@ -69,12 +73,20 @@ class Evidence(NamedTuple):
         share = self.weights.effective / self.draws.log_q.size
         return self.weights.usable and share > self.settings.flat_weights
 
-    def covers(self, *modes: Float[np.ndarray, " dim"]) -> bool:
-        """Whether q has draws around each of some places, by the nearest one in its own scales."""
-        z, std = self.draws.z, np.std(self.draws.z, axis=0)
-        distances = np.stack([np.sum(((z - mode) / std) ** 2, axis=1) for mode in modes])
-        nearest = np.bincount(np.argmin(distances, axis=0), minlength=len(modes))
-        return bool(np.min(nearest) >= self.settings.flat_draws)
+    @property
+    def covers(self) -> bool:
+        """Whether q has the modes that were found by their mass.
+
+        Weights are all but equal and it has draws around each of them; or chains from its draws, which
+        do not cross between them, leave it as it is in each.
+        """
+        if self.modes is None or self.elsewhere is not None:
+            return False
+        if self.cells is not None and self.cells.agree(self.settings):
+            return True
+        own = nearest(self.draws.z, self.modes, np.std(self.draws.z, axis=0))
+        counts = np.bincount(own, minlength=len(self.modes))
+        return self.flat and bool(np.min(counts) >= self.settings.flat_draws)
 
     @property
     def neck(self) -> int | None:
@@ -117,7 +129,7 @@ def gather(
     found = found._replace(gain=gain_at(q, drawn, metric), flow=not isinstance(q, HasMoments))
     run = _run_chains(target, q, points, drawn, metric, watched, weighted, rng, settings, budget)
     if run is not None:
-        found = _from_chains(found, points, metric, *run)
+        found = _from_chains(found, points, q, metric, run, rng)
     budget.stage("far tails")
     axes = axes_of(metric, drawn.slope[drawn.finite], settings)
     # Three values on either side of an axis, and room for a second look along a few.
@@ -135,27 +147,44 @@ def gather(
     )
 
 
+class _Run(NamedTuple):
+    """Chains from q's draws and from far climbs, separate modes, and what the former say."""
+
+    main: Chains
+    scouts: Chains
+    modes: Float[np.ndarray, "modes dim"]
+    moved: Comparison
+    cells: Cells | None
+
+
 def _from_chains(
     found: Evidence,
     points: Points,
+    q: AbstractFamily,
     metric: Metric,
-    main: Chains,
-    scouts: Chains,
-    ends: Float[np.ndarray, "climbs dim"],
-    moved: Comparison,
+    run: _Run,
+    rng: np.random.Generator,
 ) -> Evidence:
     """What chains say of other modes and of the posterior's shape."""
-    settings, watched = found.settings, found.watched
+    settings, watched, moved = found.settings, found.watched, run.moved
     chosen, dim = watched.coordinates, watched.dim
     settled = np.maximum(moved.shift_error, moved.log_ratio_error)[:dim] < settings.settled
     own = np.std(found.draws.z[:, chosen], axis=0) * np.exp(-moved.log_ratio[:dim])
     std = np.where(settled, own, math.inf)
     some = metric.some(chosen) if watched.selected else metric
-    main, scouts = main.columns(dim), scouts.columns(dim)
+    main, scouts = run.main.columns(dim), run.scouts.columns(dim)
+    places = stays_away(points, main, scouts, some, std, settings)
+    several = run.modes if len(run.modes) > 1 else None
+    if several is not None:
+        # Of these only the mass that q leaves out is known, which takes a Gaussian there.
+        own_modes = [] if run.cells is None else list(run.cells.modes)
+        others = [mode for mode in several if not any(np.array_equal(mode, one) for one in own_modes)]
+        places += [Elsewhere(mode, -math.inf) for mode in others[: settings.candidates]]
     return found._replace(
         moved=moved,
-        elsewhere=elsewhere(points, main, scouts, some, std, settings),
-        modes=two_modes(points, metric, ends, settings),
+        cells=run.cells,
+        elsewhere=elsewhere(points, q, found.draws, metric, places, rng, settings),
+        modes=several,
         shapes=_shapes(watched, main, metric, settings),
     )
 
@@ -204,7 +233,7 @@ def _run_chains(
     rng: np.random.Generator,
     settings: Diagnostics,
     budget: Budget,
-) -> tuple[Chains, Chains, Float[np.ndarray, "climbs dim"], Comparison] | None:
+) -> _Run | None:
     """Chains from draws of q and from far climbs, until the former leave no question open.
 
     None if there is no time for the least of them.
@@ -219,7 +248,12 @@ def _run_chains(
             points, metric, far_starts(metric, rng, far, settings), settings.trials, settings
         )
     ends[~np.isfinite(heights)] = metric.center
-    rows = rng.permutation(np.flatnonzero(drawn.finite))[:count]
+    modes = separate_modes(points, metric, ends, settings)
+    if len(modes) > 1:
+        own = nearest(drawn.z, modes, np.std(drawn.z, axis=0))
+        metric, rows = metric_within(drawn, own, settings), _starts(drawn, own, rng, count, settings)
+    else:
+        rows = rng.permutation(np.flatnonzero(drawn.finite))[:count]
     count, numbers = len(rows), watched(drawn.z)
     if isinstance(q, ScalesFollow) and not watched.selected:
         sampler = CarriedSampler(target, q, points, drawn.e[rows], ends, rng, settings)
@@ -234,13 +268,17 @@ def _run_chains(
         )
     rounds = settings.leapfrogs
 
-    def run(number: int) -> tuple[Chains, Comparison]:
+    def run(number: int) -> tuple[Chains, Comparison, Cells | None]:
         budget.stage(f"chains, round {number + 1} of at most {len(rounds)}")
         with budget.paced(rounds[number] * (count + far)):
             chains = sampler.run(rounds[number] * (count + far))
-            return chains, by_chains(numbers, watched.along(chains.some(slice(0, count))), settings)
+            main = chains.some(slice(0, count))
+            along, cells = watched.along(main), None
+            if len(modes) > 1 and not watched.selected and not isinstance(q, EstimatesDensity):
+                cells = by_cells(q, drawn, numbers, main, along, modes, settings)
+            return chains, by_chains(numbers, along, settings) if cells is None else cells.whole, cells
 
-    chains, moved = run(0)
+    chains, moved, cells = run(0)
     for number in range(len(rounds) - 1):
         found = combine(moved, weighted, settings)
         # A fit that is far off gets a second round all the same: states show their shape by then.
@@ -253,8 +291,23 @@ def _run_chains(
             if not decided:
                 budget.further.append("longer chains, with smaller errors")
             break
-        chains, moved = run(number + 1)
-    return chains.some(slice(0, count)), chains.some(slice(count, None)), ends, moved
+        chains, moved, cells = run(number + 1)
+    return _Run(chains.some(slice(0, count)), chains.some(slice(count, None)), modes, moved, cells)
+
+
+def _starts(
+    drawn: Draws,
+    cells: Int[np.ndarray, " draws"],
+    rng: np.random.Generator,
+    count: int,
+    settings: Diagnostics,
+) -> Int[np.ndarray, " rows"]:
+    """Rows of draws at which chains begin: some in each cell, the others at random."""
+    rows = rng.permutation(np.flatnonzero(drawn.finite))
+    numbers, own = np.unique(cells[rows], return_inverse=True)
+    each = min(settings.mode_chains, count // len(numbers))
+    first = np.concatenate([np.flatnonzero(own == cell)[:each] for cell in range(len(numbers))])
+    return np.concatenate([rows[first], np.delete(rows, first)])[:count]
 
 
 def _sizes(drawn: Draws, settings: Diagnostics, budget: Budget) -> tuple[int, int]:

@@ -53,6 +53,22 @@ class Metric(NamedTuple):
         return np.sqrt(np.sum(self.root**2, axis=1)) if self.dense else self.root
 
 
+def metric_within(
+    draws: Draws, cells: Int[np.ndarray, " draws"], settings: Diagnostics = DEFAULT
+) -> Metric:
+    """The metric around each of several modes, on average: all about the means of their cell."""
+    z, slope = draws.z.copy(), draws.slope.copy()
+    center = np.mean(z, axis=0)
+    for cell in np.unique(cells):
+        rows = cells == cell
+        ok = rows & draws.finite
+        if not ok.any():
+            continue
+        z[rows] += center - np.mean(z[rows], axis=0)
+        slope[rows] -= np.mean(slope[ok], axis=0)
+    return metric_of(draws._replace(z=z, slope=slope), settings)
+
+
 def metric_of(draws: Draws, settings: Diagnostics = DEFAULT) -> Metric:
     """The metric of the posterior as gradients at q's draws show it."""
     keep = draws.finite & (draws.values >= np.quantile(draws.values[draws.finite], settings.left_out))

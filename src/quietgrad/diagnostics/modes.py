@@ -1,43 +1,76 @@
-"""Whether there is mass where q never looks: chains from far climbs that do not come back.
+"""Whether there is mass where q never looks: modes of far climbs, and chains from there that do not
+come back.
 
 Climbs from far-away starts end at modes, and chains go on from there. A chain that stays away from
-where q's chains are lives in another mode. Its mass, relative to q's, is estimated by its log density
-and by the room in which it moves.
+where q's chains are may live in another mode. So do climbs that came to rest with a dip between them.
+What matters is the mass around such a place that q leaves out (`local_mass.py`).
 """
 
+import math
 from typing import NamedTuple
 
 import numpy as np
+import scipy.special
 from jaxtyping import Float
 
 from ..evaluation.points import Points
+from ..families import AbstractFamily, EstimatesDensity
 from .chains import Chains
+from .draws import Draws
+from .local_mass import Local, mass_around
 from .metric import Metric
 from .settings import DEFAULT, Diagnostics
 
 
 class Elsewhere(NamedTuple):
-    """A place that q leaves out: its mean, its log mass relative to q's, climbs that led there."""
+    """A place that q leaves out: its mean, its log mass relative to q's, and the Gaussian there."""
 
     place: Float[np.ndarray, " dim"]
     log_mass: float
-    chains: int
+    gaussian: Local | None = None
 
 
 def elsewhere(
+    points: Points,
+    q: AbstractFamily,
+    drawn: Draws,
+    metric: Metric,
+    candidates: list[Elsewhere],
+    rng: np.random.Generator,
+    settings: Diagnostics = DEFAULT,
+) -> Elsewhere | None:
+    """The first of some places around which q leaves out mass that matters.
+
+    What is known of a place beforehand counts where no Gaussian can be fitted to it: in very many
+    coordinates, or if q's density is not known.
+    """
+    log_weights = drawn.log_weights[drawn.finite]
+    log_z = float(np.asarray(scipy.special.logsumexp(log_weights))) - math.log(len(drawn.z))
+    known = metric.dense and not isinstance(q, EstimatesDensity)
+    for one in candidates:
+        local = mass_around(points, q, log_z, one.place, metric, rng, settings) if known else None
+        if local is not None:
+            one = Elsewhere(local.center, local.log_mass, local)
+        if one.log_mass > settings.matters:
+            return one
+    return None
+
+
+def stays_away(
     points: Points,
     chains: Chains,
     scouts: Chains,
     metric: Metric,
     std: Float[np.ndarray, " kept"],
     settings: Diagnostics = DEFAULT,
-) -> Elsewhere | None:
-    """The heaviest place where scouts stay and q's chains never are, if it matters.
+) -> list[Elsewhere]:
+    """Places where scouts stay and q's chains never are, the heaviest first.
 
     `std` are the posterior's scales as far as known, infinite where q's chains have not settled: on a
     ridge that they have not yet travelled, scouts are elsewhere without there being another mode. Nor is
     there one if the density does not dip on the way: the scouts are then still coming back. Chains,
-    `metric` and `std` may be those of some coordinates only.
+    `metric` and `std` may be those of some coordinates only. The mass is a rough one, by the chain's log
+    density and the room in which it moves.
     """
     main, away = chains.late(), scouts.late()
     apart_by, whole = settings.apart, chains.averages().shape[1] / metric.center.size
@@ -47,46 +80,47 @@ def elsewhere(
     apart = np.abs(places - center) > np.maximum(apart_by * spread, settings.apart_std * std)
     far = np.flatnonzero(np.any(apart, axis=1))
     if not far.size:
-        return None
+        return []
     # The median, as a chain that never moves has no room at all.
     room = np.median(_log_room(main, metric))
     if not np.isfinite(room):
-        return None
+        return []
     heights = np.mean(scouts.late_values()[:, far], axis=0) - np.mean(chains.late_values())
     mass = heights + whole * (_log_room(away[:, far], metric) - room)
     middle, ends = np.mean(chains.averages(), axis=0), scouts.averages()
+    found = []
     for best in np.argsort(-mass)[: settings.candidates]:
-        place, end = places[far[best]], ends[far[best]]
+        end = ends[far[best]]
         if mass[best] > settings.matters and dips(points, middle, end, settings):
-            near = np.all(np.abs(places[far] - place) <= np.maximum(apart_by * spread, std), axis=1)
-            return Elsewhere(end, float(mass[best]), int(np.count_nonzero(near)))
-    return None
+            found.append(Elsewhere(end, float(mass[best])))
+    return found
 
 
-def two_modes(
+def separate_modes(
     points: Points,
     metric: Metric,
     ends: Float[np.ndarray, "climbs dim"],
     settings: Diagnostics = DEFAULT,
-) -> tuple[Float[np.ndarray, " dim"], Float[np.ndarray, " dim"]] | None:
-    """Two places where climbs came to rest, both high, with a dip between them: q may cover both.
+) -> Float[np.ndarray, "modes dim"]:
+    """Places where climbs came to rest, all high, with a dip between any two of them, the highest first.
 
-    The other place is the highest of those that are more than a posterior sd away from the top.
+    They are more than a posterior sd away from each other.
     """
     values, slope = points(ends)
     with np.errstate(invalid="ignore"):
         rest = np.isfinite(values) & (np.linalg.norm(metric.pull(slope), axis=1) < settings.resting)
-    if not rest.any():
-        return None
     ends, values = ends[rest], values[rest]
-    top = int(np.argmax(values))
-    distance = np.max(np.abs(ends - ends[top]) / metric.std, axis=1)
-    others = np.flatnonzero((distance > 1) & (values > values[top] + settings.matters))
-    if not others.size:
-        return None
-    other = int(others[np.argmax(values[others])])
-    found = ends[top], ends[other]
-    return found if dips(points, *found, settings) else None
+    found: list[np.ndarray] = []
+    for place in np.argsort(-values):
+        if len(found) == settings.most_modes or values[place] < np.max(values) + settings.matters:
+            break
+        end = ends[place]
+        distances = [np.max(np.abs(end - mode) / metric.std) for mode in found]
+        if min(distances, default=math.inf) > 1 and all(
+            dips(points, mode, end, settings) for mode in found
+        ):
+            found.append(end)
+    return np.reshape(found, (len(found), ends.shape[1]))
 
 
 def dips(

@@ -97,8 +97,24 @@ class Diagnostics(eqx.Module):
     resting: float = 0.05
     dip: float = 0.25
     between: int = 15
-    # Places that are looked at, the heaviest first.
+    # Places that are looked at, the heaviest first, and modes that are told apart.
     candidates: int = 4
+    most_modes: int = 24
+    # The Gaussian at such a place: Newton steps on averages over draws, which double digits once they
+    # are close; the most by which a step changes a variance, and the most posterior sds that it moves;
+    # pairs of draws for its mass, known to 10 % where they are worth half their number.
+    local_steps: int = 6
+    local_change: float = 8.0
+    local_move: float = 3.0
+    local_pairs: int = 256
+    # q leaves a place out if it has less than one of so many of its share there.
+    share_left: float = 10.0
+    # Chains that begin in each mode that q has draws in, as far as there are; chains that may leave the
+    # mode in which they began for modes to count as separate. And what the mass of a mode may be off
+    # by: half of that moves the mean of two equal modes by 0.1 sds.
+    mode_chains: int = 16
+    crossing: float = 0.1
+    mode_mass: float = 0.1
 
     # Coordinates and directions along which tails are looked at, the widest first, and numbers for them.
     axes: int = 48

@@ -81,11 +81,12 @@ def _modes(evidence: Evidence, found: Findings) -> None:
     """Several modes, of which q may cover more than one; not said again of one that it leaves out."""
     if evidence.modes is None or evidence.elsewhere is not None:
         return
-    a, b = evidence.modes
-    name = evidence.watched.coordinate
+    a, b = evidence.modes[:2]
+    name, count = evidence.watched.coordinate, len(evidence.modes)
     worst = int(np.argmax(np.abs(a - b) / np.std(evidence.draws.z, axis=0)))
     places = f"{name(worst)} = {a[worst]:.4g} and {b[worst]:.4g}"
-    if evidence.flat and evidence.covers(a, b):
+    places = f"{places} among {count} of them" if count > 2 else places
+    if evidence.covers:
         found.fine.append(f"q has several modes of the posterior, {places}, by their mass")
         return
     found.wrong.append(f"the posterior has several modes: {places}, with a dip between them")

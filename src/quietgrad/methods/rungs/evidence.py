@@ -73,12 +73,12 @@ class Evidence(NamedTuple):
 
     @property
     def modes(self) -> tuple[np.ndarray, ...]:
-        """Places of several modes: two that q may cover, or q's own and one that it leaves out."""
-        if self.found is None:
+        """Places of several modes that q does not cover, or q's own and one that it leaves out."""
+        if self.found is None or self.found.covers:
             return ()
         if self.found.elsewhere is not None:
             return self.found.draws.z.mean(axis=0), self.found.elsewhere.place
-        return self.found.modes or ()
+        return () if self.found.modes is None else tuple(self.found.modes)
 
     @property
     def uncorrelated(self) -> bool:

@@ -14,8 +14,7 @@ import numpy as np
 import scipy.special
 from jaxtyping import Float
 
-from ..evaluation.host_draws import sobol_pairs
-from ..evaluation.points import Points
+from ..evaluation.points import Points, sobol_pairs
 from ..families import AbstractFamily
 from ..families.bases import Normal
 from .draws import log_prob_at

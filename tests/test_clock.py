@@ -36,6 +36,16 @@ def test_phases_add_up_to_the_total(hands):
     assert clock.total == 31
 
 
+def test_a_fit_that_goes_on_has_spent_what_it_had_before(hands):
+    clock = Clock(hands)
+    clock.compiled(0.0, program=True)
+    hands.now += 1
+    clock.go_on({COMPILE: 2.0, OPTIMISE: 4.0, EVALUATE: 8.0, OTHER: 16.0, "total": 30.0}, programs=3)
+    hands.now += 1
+    assert clock.read() == {COMPILE: 2, OPTIMISE: 4, EVALUATE: 8, OTHER: 18, "total": 32}
+    assert (clock.total, clock.programs) == (32, 4)
+
+
 def test_an_exception_ends_the_phase_it_leaves(hands):
     clock = Clock(hands)
 

@@ -5,9 +5,18 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
+import scipy.stats
 
 import quietgrad as qg
-from quietgrad.evaluation.elbo_terms import PAIRS, ElboEvaluator, paired_difference
+from quietgrad.evaluation import elbo_terms
+from quietgrad.evaluation.elbo_terms import (
+    LEAST_PAIRS,
+    PAIRS,
+    WORK,
+    ElboEvaluator,
+    affordable_pairs,
+    paired_difference,
+)
 
 SEED = jnp.asarray([1, 2], jnp.uint32)
 Q = qg.MeanField(jnp.asarray([1.5, -2.0]), jnp.asarray([0.1, -0.3]))
@@ -34,10 +43,43 @@ def test_pairs_cancel_whatever_is_odd():
 def test_what_is_not_finite_is_counted_draw_by_draw(bad, where):
     """Half of the draws are on the bad side of the mean: one of each pair, so no term is finite."""
     options = ON_DEVICE if where == "device" else {}
-    terms = judge(lambda z: jnp.where(z[0] > 1.5, bad, 0.0), **options).terms(Q)
-    assert terms.bad == PAIRS
+    terms = judge(lambda z: jnp.where(z[0] > 1.5, bad, 0.0), pairs=2 * PAIRS, **options).terms(Q)
+    assert terms.bad == 2 * PAIRS
     assert not np.any(np.isfinite(terms.values))
     assert np.isnan(terms.error)
+
+
+@pytest.mark.parametrize("where", ["host", "device", "pair by pair"])
+def test_every_pair_has_draws_of_its_own_and_more_pairs_go_on_from_fewer(where, monkeypatch):
+    """A block of draws that came again would halve the stated error of nothing."""
+    options = {} if where == "host" else ON_DEVICE
+    if where == "pair by pair":
+        monkeypatch.setattr(elbo_terms, "HELD", 0)
+    many, few = judge(curved, pairs=3 * PAIRS, **options).terms(Q), judge(curved, **options)
+    assert np.unique(many.values).size == 3 * PAIRS
+    np.testing.assert_array_equal(few.terms(Q).values, many.values[:PAIRS])
+    np.testing.assert_array_equal(few.terms(Q, times=3).values, many.values)
+
+
+def test_spreads_are_those_of_the_points():
+    """Twice as wide a q has points twice as far from its mean, in blocks too."""
+    wide = qg.MeanField(Q.loc, Q.log_std + jnp.log(2.0))
+    for pairs in (PAIRS, 3 * PAIRS):
+        one, two = (judge(curved, pairs=pairs).terms(q).std for q in (Q, wide))
+        np.testing.assert_allclose(two, 2 * one, rtol=1e-12)
+        # The standard error of a root mean square of normal draws.
+        assert np.all(np.abs(one / np.exp(Q.log_std) - 1) < 5 / np.sqrt(2 * pairs))
+
+
+def test_the_error_is_the_standard_error_of_the_mean():
+    terms = judge(curved, pairs=2 * PAIRS).terms(Q)
+    np.testing.assert_allclose(terms.error, scipy.stats.sem(terms.values), rtol=1e-12)
+
+
+def test_pairs_are_as_many_as_are_affordable():
+    assert [affordable_pairs(rows, 2, 64) for rows in (0, 100)] == [64, 64]
+    assert [affordable_pairs(*size, 64) for size in ((2**30, 2), (2, 2**30))] == [LEAST_PAIRS] * 2
+    assert affordable_pairs(WORK // 40, 2, 64) == 20
 
 
 def test_the_variance_is_that_of_all_single_draws():

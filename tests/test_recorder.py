@@ -1,5 +1,7 @@
 """The recorder: what it keeps, when it ends a fit, and what it makes of a method's claims."""
 
+from pathlib import Path
+
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
@@ -9,13 +11,17 @@ from test_clock import Hands
 import quietgrad as qg
 from quietgrad.evaluation.elbo_terms import ElboTerms, affordable_pairs, paired_difference
 from quietgrad.session import Candidate, Ended, Evaluation, Problem, Recorder
+from quietgrad.session.checkpoint import Checkpoint, Stored
 from quietgrad.session.clock import OPTIMISE, Clock
 from quietgrad.session.endings import Evidence, verify_status
+from quietgrad.session.problem import CAREFUL
 
 TARGET = qg.Target.from_logdensity(lambda z: -0.5 * jnp.sum(z**2), dim=2)
 START = qg.MeanField(jnp.full(2, 3.0), jnp.zeros(2))
 BETTER = qg.MeanField(jnp.full(2, 1.0), jnp.zeros(2))
 BEST = qg.MeanField(jnp.zeros(2), jnp.zeros(2))
+# Others have the width of the posterior, and so the same term at every pair.
+WIDE = qg.MeanField(jnp.zeros(2), jnp.full(2, 0.5))
 
 
 def recorder(**settings):
@@ -37,8 +43,16 @@ def test_a_worse_answer_is_never_kept():
 
 def test_the_same_draws_judge_everyone_and_differ_from_those_of_the_end():
     first, second = recorder(), recorder()
-    np.testing.assert_array_equal(first.terms(BEST).values, second.terms(BEST).values)
-    assert not np.array_equal(first.terms(BEST).values, first.final_terms(BEST).values[:64])
+    np.testing.assert_array_equal(first.terms(WIDE).values, second.terms(WIDE).values)
+    assert not np.allclose(first.terms(WIDE).values, first.final_terms(WIDE).values[:64])
+
+
+def test_what_is_shown_is_judged_by_draws_that_decide_nothing():
+    session = recorder(evaluation=Evaluation(draws=128, final_draws=128, shown_draws=128))
+    evaluators = session.evaluators
+    assert evaluators.shown is not None
+    three = [each.terms(WIDE).values for each in (evaluators.shown, session.evaluator, evaluators.final)]
+    assert np.unique(three).size == 3 * 64
 
 
 def test_the_last_answer_is_preferred_only_if_none_is_clearly_better():
@@ -88,6 +102,20 @@ def test_a_limit_of_optimisation_does_not_count_the_rest():
         session.check()
 
 
+def test_the_nearer_of_two_limits_counts():
+    for both in ({"seconds": 3.0, "optimise_seconds": 10.0}, {"seconds": 10.0, "optimise_seconds": 3.0}):
+        assert recorder(clock=Clock(Hands()), **both).left() == 3.0
+
+
+def test_bad_draws_on_the_way_make_the_end_more_careful():
+    """They are remembered whatever is seen after them: rare ones may be left that few draws miss."""
+    session = recorder()
+    session.record(Candidate(START, 0, terms([0.0, -np.inf])._replace(bad=1)))
+    session.record(Candidate(BEST, 1, terms([1.0, 1.1])))
+    usual = recorder().final_terms(BEST).values.size
+    assert session.final_terms(BEST).values.size == CAREFUL * usual
+
+
 def test_evaluation_keeps_to_its_share():
     hands = Hands()
     session = recorder(evaluation=Evaluation(share=0.2), clock=Clock(hands))
@@ -107,6 +135,14 @@ def test_evaluation_keeps_to_its_share():
     with session.clock.phase(OPTIMISE):
         hands.now += 1
     assert session.can_evaluate()
+    # The next is expected to cost what the last one did, not all so far: 30 seconds of 150.
+    session.evaluate(START, 1)
+    with session.clock.phase(OPTIMISE):
+        hands.now += 49
+    assert not session.can_evaluate()
+    with session.clock.phase(OPTIMISE):
+        hands.now += 1
+    assert session.can_evaluate()
     assert recorder(evaluation=Evaluation(share=None)).can_evaluate()
 
 
@@ -119,6 +155,8 @@ def test_many_rows_or_coordinates_get_fewer_draws_and_it_says_so():
     shares = np.asarray(session.evaluator.rows)
     assert 0 < shares.size < wide.rows
     assert np.unique(shares).size == shares.size
+    # From all over the rows, which may be sorted: the mean is within five standard errors of the middle.
+    assert abs(shares.mean() - wide.rows / 2) < 5 * wide.rows / np.sqrt(12 * shares.size)
     assert "rows of its own" in session.evaluation_words()
     assert session.evaluators.final.target is wide
 
@@ -140,6 +178,27 @@ def test_bad_draws_of_an_answer_are_told_whatever_the_method_claims():
     status, hint = verify_status(Problem(TARGET, START), qg.Status.CONVERGED, "", final, known)
     assert status is qg.Status.NON_FINITE
     assert "NaN or infinite at 25.0% of the draws" in hint
+
+
+def test_a_recorder_is_restored_to_the_moment_of_its_snapshot():
+    """And not to what came after it, which is made again."""
+    hands = Hands()
+    session = recorder(clock=Clock(hands))
+    judged = session.evaluator.terms
+    session.evaluator.terms = lambda q: (setattr(hands, "now", hands.now + 7), judged(q))[1]
+    session.evaluate(START, 0)
+    session.evaluate(BETTER, 3)
+    then, seconds = Stored(session).snapshot(), session.clock.total
+    session.evaluate(BEST, 5)
+    session.limits.out_of_time = True
+    record = Stored(session).record()
+    assert (seconds, record["clock"]["total"], record["out_of_time"]) == (14, 21, True)
+    stored = Checkpoint(Path("nowhere"), {}, {}, record=record)
+    again = recorder(clock=Clock(Hands()), checkpoint=stored)
+    Stored(again).restore(then)
+    assert list(again.history.column("step")) == [0, 3]
+    assert again.answer.q is BETTER
+    assert (again.pace.count, again.pace.last, again.clock.total) == (2, 7, 21)
 
 
 def test_a_callback_adds_columns_and_may_be_silent():

@@ -15,6 +15,7 @@ import quietgrad as qg
 from quietgrad._numerics.lapack import one_blas_thread
 from quietgrad._numerics.lbfgs import CurvatureMemory, LbfgsState, iterate, minimise
 from quietgrad.estimators.samplers.sobol import MOST_DIMENSIONS, sobol_digits
+from quietgrad.evaluation import points as host_points
 from quietgrad.evaluation.points import AT_ONCE, Points, equal_magnitude_pairs, sobol_pairs
 from quietgrad.families.factor_analysis import best_factors
 from quietgrad.solvers.fixed_draws import FixedElbo
@@ -124,6 +125,11 @@ def test_spread_pairs_have_the_base_distribution(base):
     np.testing.assert_allclose(base.host_log_prob(e[:9]), base.log_prob(jnp.asarray(e[:9])), rtol=1e-12)
 
 
+def test_the_smallest_digits_are_a_finite_draw(monkeypatch):
+    monkeypatch.setattr(host_points, "scramble", lambda digits, seed: np.zeros_like(digits))
+    assert np.all(np.isfinite(sobol_pairs(qg.Normal(), 4, 3, np.random.default_rng(0))))
+
+
 @pytest.mark.parametrize("base", [qg.Normal(), qg.Logistic(), qg.StudentT(df=5.0)])
 def test_levelled_pairs_have_the_same_sizes_in_every_coordinate(base):
     pairs, dim = 16, 50
@@ -131,6 +137,9 @@ def test_levelled_pairs_have_the_same_sizes_in_every_coordinate(base):
     np.testing.assert_array_equal(e[:pairs], -e[pairs:])
     sizes = np.sort(np.abs(e[:pairs]), axis=0)
     np.testing.assert_array_equal(sizes, np.broadcast_to(sizes[:, :1], sizes.shape))
+    # In orders of their own: coordinates that are large together would be taken for one.
+    orders = {tuple(order) for order in np.argsort(np.abs(e[:pairs]), axis=0).T}
+    assert len(orders) == dim
     # One size in each of the equally likely parts.
     edges = base.host_quantile(0.5 + 0.5 * np.arange(1, pairs) / pairs)
     np.testing.assert_array_equal(np.searchsorted(edges, sizes[:, 0]), np.arange(pairs))

@@ -12,7 +12,7 @@ from subjects import accepted
 
 import quietgrad as qg
 from quietgrad import estimators, families
-from quietgrad.diagnostics.propriety import displacement
+from quietgrad.diagnostics.propriety import findings as displacement
 from quietgrad.estimators import entropy
 from quietgrad.families import WithHyperparametersAndEntropy, beside
 from quietgrad.targets.hyperparameters import fitted_beside, fixed_at

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from quietgrad.diagnostics.propriety import DEFAULT, Propriety
-from quietgrad.diagnostics.propriety.tail import Profile, suspicious, tail_of
+from quietgrad.diagnostics.propriety.rays import Profile, suspicious, tail_of
 
 PRECISIONS = [np.float64, np.float32]
 both = pytest.mark.parametrize("dtype", PRECISIONS)

@@ -16,7 +16,7 @@ import equinox as eqx
 
 from .._util.checks import whole
 from ..diagnostics.expected_gain import expected_gain
-from ..diagnostics.propriety.non_finite import WALL
+from ..diagnostics.propriety.findings import WALL
 from ..estimators import AbstractEstimator, resolve
 from ..evaluation.elbo_terms import STANDARD_ERRORS, Difference, paired_difference
 from ..evaluation.points import Points

@@ -2,27 +2,28 @@
 
 | file | what it finds |
 |---|---|
-| `tail` | how a density falls off along one ray, from its values: the rule |
-| `rays` | rays from q's center, and the tails along them |
-| `coordinates`, `directions` | infinite mass along a coordinate, or between some |
-| `spikes` | points towards which a density rises without end |
-| `hyperparameters` | hyperparameters without a best value |
-| `non_finite` | where a density is not finite, in words |
-| `displacement` | where to look first: what has moved, grown or shrunk most since the start |
+| `probe` | the log density at points that the host chooses |
+| `rays` | rays from q's center, and how the density falls off along one: the rule |
+| `findings` | infinite mass, spikes, hyperparameters without a best value, values that are not finite |
 | `settings` | all numbers, with their reasons |
 """
 
-from .coordinates import unbounded_coordinate
-from .directions import flattest, unbounded_direction
-from .displacement import displaced, displacement, furthest
-from .finding import Finding
-from .hyperparameters import unbounded_hyperparameter
-from .non_finite import nowhere_finite, partly_finite
+from .findings import (
+    Finding,
+    displaced,
+    displacement,
+    flattest,
+    furthest,
+    nowhere_finite,
+    partly_finite,
+    spike,
+    unbounded_coordinate,
+    unbounded_direction,
+    unbounded_hyperparameter,
+)
 from .probe import LogDensityProbe, log_density_probe
-from .rays import Ray, slow_tails
+from .rays import Ray, Tail, slow_tails
 from .settings import DEFAULT, Propriety
-from .spikes import spike
-from .tail import Tail
 
 __all__ = [
     "DEFAULT",

@@ -13,9 +13,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PyTree
 
 from ....families import AbstractFamily, HasPathMetric, split
-from ...entropy import Path
-from ...entropy.closed import entropy_of
-from ...entropy.mode import over_draws
+from ...entropy import Path, entropy_of, over_draws
 
 FLOOR = 1e-6
 

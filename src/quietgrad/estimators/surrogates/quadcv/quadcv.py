@@ -17,8 +17,7 @@ from jaxtyping import Array, Bool, Float, Key, PyTree
 
 from ....families import AbstractFamily, HasEntropy, HasMoments, HasPathMetric, split
 from ....targets import Target
-from ...entropy import Path
-from ...entropy.mode import over_draws
+from ...entropy import Path, over_draws
 from ..surrogate import AbstractSurrogate, Control, integrand_slope
 from . import model
 from .coefficient import (

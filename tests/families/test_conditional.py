@@ -12,7 +12,8 @@ from structured_members import away, member
 
 from quietgrad import Target
 from quietgrad.families import Chain, FullRank, Hierarchical, Triangular
-from quietgrad.families.conditional import NestedLaplace, NestedSkewed
+from quietgrad.families.conditional import NestedLaplace, at_points, recentred, skewed_locals, skewness
+from quietgrad.families.conditional.at_points import MOST_AT_FIRST
 from quietgrad.families.conditional.skew import log_slope, skewed, unskewed
 from quietgrad.structure import Structure
 
@@ -25,7 +26,7 @@ def structure(kind="arrowhead"):
 
 def centred(target, kind="arrowhead"):
     first = NestedLaplace.begin(target, structure(kind), np.zeros((1, GROUPS)), np.zeros(2))
-    return eqx.filter_jit(lambda own: own.around(own.center, own.parameters))(first)
+    return recentred(first, np.zeros(2), np.full(2, 1e-3), MOST_AT_FIRST)
 
 
 def walk_target():
@@ -86,10 +87,55 @@ def test_the_marginal_of_a_state_space_is_exact():
     assert np.isclose(slope[1], up / (2 * h), rtol=1e-5)
 
 
+def counts():
+    return np.random.default_rng(1).poisson(np.exp(normal_groups(GROUPS)))
+
+
+def volatility_target():
+    """Log scales as a random walk: conditionals in a chain that are not Gaussian."""
+    y = jnp.asarray(np.random.default_rng(4).normal(size=GROUPS))
+
+    def log_density(z):
+        mu, tau, x = z[0], jnp.exp(z[1]), z[2:]
+        before = jnp.concatenate([mu[None], x[:-1]])
+        lp = jax.scipy.stats.norm.logpdf
+        hyper = lp(mu, 0.0, 5.0) + lp(z[1], 0.0, 1.0)
+        return hyper + jnp.sum(lp(x, before, tau)) + jnp.sum(lp(y, 0.0, jnp.exp(x)))
+
+    return Target.from_logdensity(log_density, dim=GROUPS + 2)
+
+
+@pytest.mark.parametrize("case", ["laplace", "skewed", "chain"])
+def test_values_and_slopes_of_many_globals_are_those_of_the_marginal(case):
+    """The slope without derivatives of factors, by automatic ones and by differences."""
+    target = volatility_target() if case == "chain" else poisson_target(counts())
+    nested = centred(target, "chain" if case == "chain" else "arrowhead")
+    nested = skewed_locals(nested) if case == "skewed" else nested
+    g = np.random.default_rng(0).normal(0.0, 0.3, (3, 2))
+    (found,) = at_points(nested, g)
+    values, slopes = jax.vmap(jax.value_and_grad(nested.log_marginal))(jnp.asarray(g))
+    assert np.allclose(found.values, values, rtol=1e-9)
+    assert np.allclose(found.slopes, slopes, rtol=1e-4, atol=1e-5)
+    h = 1e-4
+    for j, move in enumerate(h * np.eye(2)):
+        (up,), (down,) = at_points(nested, g + move), at_points(nested, g - move)
+        assert np.allclose(found.slopes[:, j], (up.values - down.values) / (2 * h), rtol=1e-4, atol=1e-5)
+
+
+def test_the_skewness_of_a_poisson_is_known():
+    """With two rows a group and a prior of unit sd, the curvature is 2 exp(z) + 1."""
+    nested = centred(poisson_target(counts()))
+    std, third = skewness(nested)
+    z = np.asarray(nested.parameters)[0]
+    assert np.allclose(std, (2 * np.exp(z) + 1.0) ** -0.5)
+    # By differences over 0.3 sds: sinh(0.3 s) / (0.3 s) times the derivative at the mode.
+    share = np.sinh(0.3 * std) / (0.3 * std)
+    assert np.allclose(third, -2 * np.exp(z) * std**3 * share)
+
+
 def test_skewed_locals_are_those_of_the_laplace_where_conditionals_are_gaussian():
     laplace = centred(normal_target(normal_groups(GROUPS)))
-    made = NestedSkewed.start(laplace)
-    made = made.around(made.center, made.parameters)
+    made = skewed_locals(laplace)
     g = jnp.asarray([0.2, -1.0])
     assert np.isclose(made.log_marginal(g), laplace.log_marginal(g), rtol=1e-10)
     assert np.allclose(made.at(g).skew, 0.0, atol=1e-8)
@@ -97,11 +143,10 @@ def test_skewed_locals_are_those_of_the_laplace_where_conditionals_are_gaussian(
 
 def test_skewed_locals_are_nearer_to_a_poisson_than_gaussian_ones():
     """Against quadrature over each local, which is independent of the others given the globals."""
-    y = np.random.default_rng(1).poisson(np.exp(normal_groups(GROUPS)))
+    y = counts()
     target = poisson_target(y)
     laplace = centred(target)
-    made = NestedSkewed.start(laplace)
-    made = made.around(made.center, made.parameters)
+    made = skewed_locals(laplace)
     g = jnp.asarray([0.1, 0.2])
     x = np.linspace(-12, 8, 40_001)
     width, own = x[1] - x[0], norm.logpdf(x, float(g[0]), np.exp(float(g[1])))
@@ -126,6 +171,23 @@ def test_skewed_locals_are_nearer_to_a_poisson_than_gaussian_ones():
     assert truth - gaussian > skew_gap + 5 * error
     own_elbo, error = elbo(made)
     assert abs(own_elbo - float(made.log_marginal(g))) < 5 * error + 1e-6
+
+
+@pytest.mark.parametrize("kind", ["arrowhead", "skewed", "chain"])
+@pytest.mark.parametrize("flow", [False, True])
+def test_hierarchies_on_the_host_are_those_on_the_device(kind, flow):
+    target = volatility_target() if kind == "chain" else poisson_target(counts())
+    nested = centred(target, "chain" if kind == "chain" else "arrowhead")
+    nested = skewed_locals(nested) if kind == "skewed" else nested
+    gaussian = FullRank.init(2, key=jr.key(1))
+    of_globals = away(Triangular.of_gaussian(gaussian, [1, 0])) if flow else gaussian
+    q = Hierarchical(of_globals=of_globals, of_locals=nested)
+    e = np.random.default_rng(5).normal(size=(40, q.base_dim))
+    z, log_q = eqx.filter_jit(lambda q, e: jax.vmap(q.transport_and_log_prob)(e))(q, jnp.asarray(e))
+    host_z, host_log_q = q.host_transport_and_log_prob(e)
+    assert np.allclose(host_z, z, atol=1e-6)
+    assert np.allclose(host_log_q, log_q, atol=1e-6)
+    assert np.allclose(q.host_inverse(host_z), e, atol=1e-6)
 
 
 @pytest.mark.parametrize("kind", ["arrowhead", "chain"])

@@ -4,10 +4,14 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
+import numpyro
+import numpyro.distributions as dist
 import pytest
 from hierarchy_models import exact, normal_groups, normal_target
+from scipy.stats import norm
 
 import quietgrad as qg
+from quietgrad.structure import structure_of
 
 # What issue-level accuracy means here: nats below log Z, errors of means in sds, of sds in shares.
 NATS, SHIFT, SHARE = 0.05, 0.05, 0.05
@@ -73,3 +77,63 @@ def test_a_target_without_structure_is_refused_by_name():
     target = qg.Target.from_logdensity(lambda z: -0.5 * jnp.sum((matrix @ z) ** 2), dim=12)
     with pytest.raises(ValueError, match="no split of the coordinates"):
         qg.fit(target, "hierarchical", key=jr.key(0))
+
+
+STEPS = 40
+
+
+def local_level(y):
+    """x_t ~ N(x_{t-1}, s^2), y_t ~ N(x_t, r^2), with log s and log r first."""
+    lp = jax.scipy.stats.norm.logpdf
+
+    def log_density(z):
+        states, noise, x = jnp.exp(z[0]), jnp.exp(z[1]), z[2:]
+        before = jnp.concatenate([jnp.zeros(1), x[:-1]])
+        hyper = lp(z[0], -1.0, 0.5) + lp(z[1], 0.0, 0.5)
+        return hyper + jnp.sum(lp(x, before, states)) + jnp.sum(lp(y, x, noise))
+
+    return qg.Target.from_logdensity(log_density, dim=len(y) + 2)
+
+
+def marginal(y, log_state, log_noise):
+    """log p(y, log s, log r): the states are normal with a known covariance."""
+    times = np.arange(1, len(y) + 1)
+    covariance = np.exp(2 * log_state) * np.minimum.outer(times, times)
+    covariance = covariance + np.exp(2 * log_noise) * np.eye(len(y))
+    quadratic = y @ np.linalg.solve(covariance, y)
+    hyper = norm.logpdf(log_state, -1.0, 0.5) + norm.logpdf(log_noise, 0.0, 0.5)
+    return hyper - 0.5 * (np.linalg.slogdet(2 * np.pi * covariance)[1] + quadratic)
+
+
+def test_a_state_space_is_right_by_its_chain():
+    rng = np.random.default_rng(4)
+    y = np.cumsum(0.3 * rng.normal(size=STEPS)) + rng.normal(size=STEPS)
+    result = qg.fit(local_level(jnp.asarray(y)), "hierarchical", key=jr.key(0))
+    assert result.status == "converged"
+    assert "each tied to the one before given 2 global ones" in result.explain()
+    first, second = np.linspace(-3.5, 1.0, 91), np.linspace(-2.0, 1.5, 71)
+    values = np.array([[marginal(y, a, b) for b in second] for a in first])
+    cell = (first[1] - first[0]) * (second[1] - second[0])
+    log_evidence = float(np.log(np.sum(np.exp(values - values.max())) * cell) + values.max())
+    below = log_evidence - result.elbo
+    assert -5 * result.elbo_error < below < NATS + 5 * result.elbo_error
+    weight = np.exp(values - log_evidence) * cell
+    mean = np.array([weight.sum(axis=1) @ first, weight.sum(axis=0) @ second])
+    g = np.asarray(result.q.of_globals.sample(jr.key(9), DRAWS), float)
+    assert np.all(np.abs(g.mean(axis=0) - mean) < (SHIFT + 5 / DRAWS**0.5) * g.std(axis=0))
+
+
+def test_a_scalar_that_is_weakly_tied_is_global():
+    """Errors that are small where the model is probed hardly meet their degrees of freedom."""
+    returns = jnp.asarray(0.02 * np.random.default_rng(5).standard_t(10, 200), jnp.float32)
+
+    def model():
+        step = numpyro.sample("sigma", dist.Exponential(50.0))
+        s = numpyro.sample("s", dist.GaussianRandomWalk(scale=step, num_steps=200))
+        nu = numpyro.sample("nu", dist.Exponential(0.1))
+        numpyro.sample("r", dist.StudentT(df=nu, loc=0.0, scale=jnp.exp(s)), obs=returns)
+
+    with jax.enable_x64(DOUBLE):
+        found = structure_of(qg.Target.from_numpyro(model))
+    assert found is not None
+    assert (found.structure.k, found.structure.n, found.structure.kind) == (2, 200, "chain")

@@ -15,7 +15,7 @@ from jaxtyping import Array, Float
 from .._numerics.lapack import over_points
 from .._util.device import on_device
 from ..evaluation.points import Points
-from ..families import AbstractFamily, Invertible
+from ..families import AbstractFamily, ScalesFollow
 from ..targets import Target
 from .chains import Chains, Sampler
 from .coordinates import BaseCoordinates
@@ -42,7 +42,8 @@ class CarriedSampler:
         settings: Diagnostics,
     ):
         self._coordinates, self._count = BaseCoordinates(target, q), points
-        first = self._blocks(_inverses, q, ends)[0]
+        assert isinstance(q, ScalesFollow)
+        first = q.host_inverse(ends)
         # A climb that ended where q cannot go begins at q's middle.
         first = np.where(np.all(np.isfinite(first), axis=1, keepdims=True), first, 0.0)
         e = np.concatenate([start, first])
@@ -89,9 +90,3 @@ def _slopes(
     coordinates: BaseCoordinates, e: Float[Array, "points base"]
 ) -> tuple[Float[Array, " points"], Float[Array, "points base"]]:
     return over_points(jax.value_and_grad(coordinates.log_density), e)
-
-
-@eqx.filter_jit
-def _inverses(q: AbstractFamily, z: Float[Array, "points dim"]) -> tuple[Float[Array, "points base"]]:
-    assert isinstance(q, Invertible)
-    return (over_points(q.inverse, z),)

@@ -65,7 +65,7 @@ class Evidence(NamedTuple):
     @property
     def best(self) -> Comparison:
         """What is known of q's errors."""
-        return combine(self.moved, self.weighted, self.settings)
+        return _joined(self.moved, self.weighted, self.weights, self.settings)
 
     @property
     def flat(self) -> bool:
@@ -97,8 +97,28 @@ class Evidence(NamedTuple):
         """
         settings, ratio = self.settings, self.best.log_ratio[: self.watched.dim]
         heavy = self.weights.khat > settings.no_variance
+        heavy = heavy and not even(self.weights, settings)
         narrow = self.flow and heavy and np.min(ratio) < settings.followed
         return int(np.argmin(ratio)) if narrow else None
+
+
+def even(weights: Weights, settings: Diagnostics = DEFAULT) -> bool:
+    """Whether weights are so equal that no sd of q can be below the share r a flow may be narrow by.
+
+    A Gaussian that is narrower than r in one direction has draws worth at most exp(-(1 - r^2)^2 / 2) of
+    as many of the posterior. The shape of the tail of such weights is that of their rounding.
+    """
+    share = weights.effective / max(1, weights.w.size)
+    return weights.usable and share > math.exp(-0.5 * (1 - math.exp(2 * settings.followed)) ** 2)
+
+
+def _joined(
+    moved: Comparison, weighted: Comparison, weights: Weights, settings: Diagnostics
+) -> Comparison:
+    """Chains first, but weights that are all but equal before those."""
+    if even(weights, settings):
+        return weighted.sharper(moved, mean=settings.sharp_mean, scale=settings.sharp_scale)
+    return combine(moved, weighted, settings)
 
 
 def gather(
@@ -127,7 +147,7 @@ def gather(
         return found._replace(gradients=points.gradients)
     metric = metric_of(drawn, settings)
     found = found._replace(gain=gain_at(q, drawn, metric), flow=not isinstance(q, HasMoments))
-    run = _run_chains(target, q, points, drawn, metric, watched, weighted, rng, settings, budget)
+    run = _run_chains(target, q, points, found, metric, rng, budget)
     if run is not None:
         found = _from_chains(found, points, q, metric, run, rng)
     budget.stage("far tails")
@@ -226,18 +246,17 @@ def _run_chains(
     target: Target,
     q: AbstractFamily,
     points: Points,
-    drawn: Draws,
+    begun: Evidence,
     metric: Metric,
-    watched: Watched,
-    weighted: Comparison,
     rng: np.random.Generator,
-    settings: Diagnostics,
     budget: Budget,
 ) -> _Run | None:
     """Chains from draws of q and from far climbs, until the former leave no question open.
 
-    None if there is no time for the least of them.
+    None if there is no time for the least of them. Where weights are all but equal, chains only have to
+    tell other modes, and move in the target's coordinates, for which there is a program.
     """
+    drawn, watched, weights, settings = begun.draws, begun.watched, begun.weights, begun.settings
     count, far = _sizes(drawn, settings, budget)
     if not count:
         budget.unseen.append("short chains from q's draws and climbs to other modes")
@@ -255,7 +274,7 @@ def _run_chains(
     else:
         rows = rng.permutation(np.flatnonzero(drawn.finite))[:count]
     count, numbers = len(rows), watched(drawn.z)
-    if isinstance(q, ScalesFollow) and not watched.selected:
+    if isinstance(q, ScalesFollow) and not watched.selected and not even(weights, settings):
         sampler = CarriedSampler(target, q, points, drawn.e[rows], ends, rng, settings)
     else:
         sampler = Sampler(
@@ -280,7 +299,7 @@ def _run_chains(
 
     chains, moved, cells = run(0)
     for number in range(len(rounds) - 1):
-        found = combine(moved, weighted, settings)
+        found = _joined(moved, begun.weighted, weights, settings)
         # A fit that is far off gets a second round all the same: states show their shape by then.
         young = number == 0 and any(map(np.any, off(found, settings)))
         decided = plain(found, settings)

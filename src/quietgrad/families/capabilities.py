@@ -66,6 +66,10 @@ class ScalesFollow(Invertible):
     Chains move in its base coordinates, where the posterior has one scale.
     """
 
+    @abc.abstractmethod
+    def host_inverse(self, z: Float[np.ndarray, "points dim"]) -> Float[np.ndarray, "points base"]:
+        """`inverse` of many points, on the host."""
+
 
 class HasMoments(eqx.Module):
     """A location-scale family: known mean and covariance."""

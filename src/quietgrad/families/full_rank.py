@@ -178,6 +178,10 @@ class FullRank(FitsQuadratic, HasEntropy, Invertible):
         diagonal = np.asarray(self.packed, float)[np.diagonal(_host_order(self.dim))]
         return np.sum(self.base.host_log_prob(e), axis=1) - np.sum(diagonal)
 
+    def host_inverse(self, z: Float[np.ndarray, "points dim"]) -> Float[np.ndarray, "points base"]:
+        """C^-1 (z - mu)."""
+        return np.linalg.solve(self._host_scale(), (z - np.asarray(self.loc, float)).T).T
+
     def host_root(self) -> Float[np.ndarray, "dim dim"]:
         """C times the base's scale."""
         return np.sqrt(self.base.variance) * self._host_scale()

@@ -9,7 +9,9 @@ of its own to both sides. Some dozens of numbers that a quasi-Newton method can 
 """
 
 import functools
-from typing import Any, ClassVar
+import itertools
+import math
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +21,7 @@ from jaxtyping import Array, Float, Int, Key
 from .._util.checks import whole
 from .._util.device import on_device
 from .bases import AbstractBase, Normal
-from .capabilities import Invertible
+from .capabilities import Invertible, OnHost
 from .family import AbstractFamily
 from .full_rank import FullRank, pack_triangle
 from .mean_field import MeanField
@@ -28,7 +30,7 @@ from .mean_field import MeanField
 FEATURES = 2
 
 
-class Triangular(AbstractFamily, Invertible):
+class Triangular(AbstractFamily, Invertible, OnHost):
     """Seen through `gaussian`, which gradients leave alone, its coordinates in `order`.
 
     4 dim + 2 dim (dim - 1) numbers. It begins as the Gaussian itself. Draws are made one coordinate
@@ -151,6 +153,58 @@ class Triangular(AbstractFamily, Invertible):
         e, log_det = self._inverse(z)
         return jnp.sum(self.base.log_prob(e)) - log_det
 
+    def host_transport(self, e: Float[np.ndarray, "draws base"]) -> Float[np.ndarray, "draws dim"]:
+        """z of many draws."""
+        return self.host_transport_and_log_prob(e)[0]
+
+    def host_log_prob(self, e: Float[np.ndarray, "draws base"]) -> Float[np.ndarray, " draws"]:
+        """log q where draws are carried to."""
+        return self.host_transport_and_log_prob(e)[1]
+
+    def host_transport_and_log_prob(
+        self, e: Float[np.ndarray, "draws base"]
+    ) -> tuple[Float[np.ndarray, "draws dim"], Float[np.ndarray, " draws"]]:
+        """The same as for one draw."""
+        own = self._on_host()
+        inner = np.exp(own.tail) * np.arcsinh(e) + own.skew
+        log_det = np.sum(np.logaddexp(inner, -inner) - 0.5 * np.log1p(e**2), axis=1)
+        log_det += np.sum(own.tail - math.log(2.0))
+        v, u = np.sinh(inner), np.zeros_like(e)
+        for j, (first, last) in enumerate(itertools.pairwise(_below(self.dim))):
+            known = _host_features(u[:, :j])
+            log = own.log_scale[j] + known @ own.scale_slope[first:last].ravel()
+            u[:, j] = own.shift[j] + known @ own.mean_slope[first:last].ravel() + np.exp(log) * v[:, j]
+            log_det += log
+        log_q = np.sum(self.base.host_log_prob(e), axis=1) - log_det
+        z = np.empty_like(u)
+        z[:, own.order] = self.gaussian.host_transport(u)
+        # Seen from u, log q of the Gaussian is that of its base and minus its own log determinant.
+        base = np.sum(self.gaussian.base.host_log_prob(u), axis=1)
+        return z, log_q + self.gaussian.host_log_prob(u) - base
+
+    def host_inverse(self, z: Float[np.ndarray, "points dim"]) -> Float[np.ndarray, "points base"]:
+        """`inverse` of many points."""
+        own = self._on_host()
+        u = self.gaussian.host_inverse(z[:, own.order])
+        v = np.empty_like(u)
+        for j, (first, last) in enumerate(itertools.pairwise(_below(self.dim))):
+            known = _host_features(u[:, :j])
+            log = own.log_scale[j] + known @ own.scale_slope[first:last].ravel()
+            left = u[:, j] - own.shift[j] - known @ own.mean_slope[first:last].ravel()
+            v[:, j] = left * np.exp(-log)
+        return np.sinh((np.arcsinh(v) - own.skew) * np.exp(-own.tail))
+
+    def _on_host(self) -> "_Host":
+        return _Host(
+            np.asarray(self.shift, float),
+            np.asarray(self.log_scale, float),
+            np.asarray(self.skew, float),
+            np.asarray(self.tail, float),
+            np.asarray(self.mean_slope, float),
+            np.asarray(self.scale_slope, float),
+            np.asarray(self.order),
+        )
+
     def _shaped(self, e: Float[Array, " dim"]) -> tuple[Float[Array, " dim"], Float[Array, ""]]:
         """v and log |dv/de|."""
         inner = jnp.exp(self.tail) * jnp.arcsinh(e) + self.skew
@@ -159,6 +213,22 @@ class Triangular(AbstractFamily, Invertible):
 
     def _placed(self, ordered: Float[Array, " dim"]) -> Float[Array, " dim"]:
         return jnp.zeros_like(ordered).at[self.order].set(ordered)
+
+
+class _Host(NamedTuple):
+    """The family's numbers in NumPy."""
+
+    shift: Float[np.ndarray, " dim"]
+    log_scale: Float[np.ndarray, " dim"]
+    skew: Float[np.ndarray, " dim"]
+    tail: Float[np.ndarray, " dim"]
+    mean_slope: Float[np.ndarray, "below 2"]
+    scale_slope: Float[np.ndarray, "below 2"]
+    order: Int[np.ndarray, " dim"]
+
+
+def _host_features(u: Float[np.ndarray, "draws some"]) -> Float[np.ndarray, "draws features"]:
+    return np.stack([u, np.sqrt(1 + u**2) - 1], axis=-1).reshape(len(u), -1)
 
 
 def _features(u: Float[Array, "*n"]) -> Float[Array, " _"]:

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..families import AbstractFamily, FullRank, HasMoments
+from ..families import AbstractFamily, FullRank, HasMoments, OnHost
 from ..families.conditional import Hierarchical, Nested, NestedLaplace
 from ..families.triangular import Triangular
 from ..session import Candidate, Recorder
@@ -43,7 +43,7 @@ class NestedGlobals(AbstractSolver):
     `structure` is that of the target, which whoever drives it knows.
 
     Locals are skewed where that is expected to gain `worth_skew` nats: they are independent, one to a
-    block, and the sum of f'''^2 s^6 / 12 (the leading term of what a Gaussian misses) is that much.
+    block, and what Gaussian ones miss (`Marginal.lost_by_gaussians`) is that much.
     Globals get a flow where the Gaussian's log weights at `judging_pairs` fresh pairs have a gap of
     `worth_flow` nats and there are at most `most_flow` of them.
     """
@@ -78,14 +78,15 @@ class NestedGlobals(AbstractSolver):
         for number in range(self.climbs):
             before, g = g, self.search.climb(marginal, g)
             marginal = marginal.recentred(g)
-            if number == 0 and self._worth_skew(marginal):
+            if number == 0 and marginal.lost_by_gaussians() > self.worth_skew:
                 marginal = marginal.skewed()
             elif np.allclose(before, g, atol=1e-3):
                 break
         peak = self.search.settle(marginal, g)
         if peak is None:
             return Step((), state, state.taken, end="no mode of the globals")
-        marginal = marginal.recentred(peak.at)
+        stds = np.sqrt(np.sum(peak.root**2, axis=1))
+        marginal = marginal.recentred(peak.at, self.search.share * stds)
         found = self.gaussian.fit(marginal, peak, session.rng("globals"))
         if found is None:
             return Step((), state, state.taken, end="no Gaussian for the globals")
@@ -124,24 +125,26 @@ class NestedGlobals(AbstractSolver):
     def _marginal(self, session: Recorder, q: AbstractFamily) -> Marginal:
         """Gaussian locals around the start's mean."""
         structure = self._known
-        mean = np.asarray(_middle(q))
+        mean = _middle(q)
         g, z = mean[np.asarray(structure.globals)], mean[np.asarray(structure.blocks)].T
         nested = NestedLaplace.begin(session.problem.target, structure, z, g)
-        return Marginal(nested, session).recentred(g)
+        return Marginal(nested, session).begun(g)
 
     @property
     def _known(self) -> Structure:
         assert self.structure is not None, "whoever drives this solver gives the structure"
         return self.structure
 
-    def _worth_skew(self, marginal: Marginal) -> bool:
-        structure = self._known
-        if structure.b != 1 or structure.chained or not isinstance(marginal.nested, NestedLaplace):
-            return False
-        return float(np.sum(marginal.skewness**2)) / 12 > self.worth_skew
+
+def _middle(q: AbstractFamily) -> Float[np.ndarray, " dim"]:
+    """The mean, or where a draw of zero leads, in the precision of q."""
+    if isinstance(q, HasMoments):
+        return np.asarray(q.mean())
+    if isinstance(q, OnHost):
+        return q.host_transport(np.zeros((1, q.base_dim)))[0].astype(q.dtype)
+    return np.asarray(_transported(q))
 
 
 @eqx.filter_jit
-def _middle(q: AbstractFamily) -> Float[Array, " dim"]:
-    """The mean, or where a draw of zero leads."""
-    return q.mean() if isinstance(q, HasMoments) else q.transport(jnp.zeros(q.base_dim, q.dtype))
+def _transported(q: AbstractFamily) -> Float[Array, " dim"]:
+    return q.transport(jnp.zeros(q.base_dim, q.dtype))

@@ -11,29 +11,40 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
+import numpy as np
 from jaxtyping import Array, Float, Key
 
+from ..._numerics.lapack import over_points
 from ..._util.checks import whole
+from ..._util.device import on_device
 from ...structure import Structure
 from ...targets import Target
 from ..advice import Advice
 from ..bases import AbstractBase, Normal
-from ..capabilities import Invertible, ScalesFollow
+from ..capabilities import Invertible, OnHost, ScalesFollow
 from ..family import AbstractFamily
 from ..full_rank import FullRank, pack_triangle
 from ..mean_field import MeanField
 from ..structured import AbstractStructured, Arrowhead, Chain
 from ..structured.found import structure_for
+from ..triangular import Triangular
+from .at_points import MOST_AT_FIRST, at_points, recentred
+from .host_locals import HostLocals, join, split
 from .linear import LinearLocals
 from .locals import AbstractConditional
-from .nested import NestedLaplace
+from .nested import Nested
+from .nested_laplace import NestedLaplace
+
+# The sd of the globals in the start for a target: locals are known around its middle.
+NEAR = 0.1
 
 
-class Hierarchical(AbstractFamily, ScalesFollow):
+class Hierarchical(AbstractFamily, ScalesFollow, OnHost):
     """`of_globals` is q(g), `of_locals` is q(z | g). Base draws are in the order of the coordinates.
 
     Transport, density and score take O(n) operations, and with nested locals some gradients of the
-    target: they hold it, and gradients leave it alone.
+    target: they hold it, and gradients leave it alone. On the host draws are carried by the program that
+    fits the globals (`at_points`).
     """
 
     of_globals: AbstractFamily
@@ -64,12 +75,17 @@ class Hierarchical(AbstractFamily, ScalesFollow):
     @classmethod
     def for_target(cls, target: Target, *, key: Key[Array, ""]) -> "Hierarchical":
         """The start for a target, whose structure is found."""
-        structure = structure_for(target)
-        first = eqx.filter_jit(cls.init)(structure.dim, key=key, structure=structure)
-        assert isinstance(first.of_locals, LinearLocals)
-        # As few programs as can be: the member is of the kind that the fit ends with.
-        nested = NestedLaplace.begin(target, structure, first.of_locals.mean)
-        return cls(of_globals=first.of_globals, of_locals=nested)
+        structure, dtype = structure_for(target), np.dtype(jnp.zeros(()).dtype)
+        # The member is of the kind that the fit ends with, around locals that belong to its globals: far
+        # from these a density of states is easily not finite.
+        rng = np.random.default_rng(np.asarray(jr.key_data(key)).tolist())
+        loc = 0.5 * rng.standard_normal(structure.dim)
+        g, own = loc[np.asarray(structure.globals)], loc[np.asarray(structure.blocks)].T.astype(dtype)
+        begun = NestedLaplace.begin(target, structure, own, g)
+        found = recentred(begun, g, most=MOST_AT_FIRST)
+        nested = found if np.all(np.isfinite(np.asarray(found.parameters))) else begun
+        q = FullRank.of_host(g, NEAR * np.eye(structure.k), dtype)
+        return cls(of_globals=q, of_locals=nested)
 
     @classmethod
     def _of_mean_field(
@@ -145,9 +161,60 @@ class Hierarchical(AbstractFamily, ScalesFollow):
         g, own = self.structure.split(z)
         return self.structure.join(self.of_globals.inverse(g), self.of_locals.at(g).inverse(own))
 
+    def host_transport(self, e: Float[np.ndarray, "draws base"]) -> Float[np.ndarray, "draws dim"]:
+        """Globals first, then locals."""
+        return self.host_transport_and_log_prob(e)[0]
+
+    def host_log_prob(self, e: Float[np.ndarray, "draws base"]) -> Float[np.ndarray, " draws"]:
+        """As `transport_and_log_prob` has it."""
+        return self.host_transport_and_log_prob(e)[1]
+
+    def host_transport_and_log_prob(
+        self, e: Float[np.ndarray, "draws base"]
+    ) -> tuple[Float[np.ndarray, "draws dim"], Float[np.ndarray, " draws"]]:
+        """Both, some draws at a time."""
+        nested, q = self.of_locals, self.of_globals
+        if not (isinstance(nested, Nested) and isinstance(q, OnHost)):
+            z, log_prob = jax.device_get(_carried(self, on_device(e, self.dtype)))
+            return z.astype(float), log_prob.astype(float)
+        first, own = split(self.structure, e)
+        g, log_prob = q.host_transport_and_log_prob(first)
+        log_prob = log_prob + np.sum(self.base.host_log_prob(own), axis=(1, 2))
+        z, begun = [], 0
+        for found in at_points(nested, g):
+            some = slice(begun, begun := begun + len(found.values))
+            locals = HostLocals(nested, found)
+            z.append(join(self.structure, g[some], locals.transport(own[some])))
+            log_prob[some] -= locals.log_det(own[some])
+        return np.concatenate(z), log_prob
+
+    def host_inverse(self, z: Float[np.ndarray, "points dim"]) -> Float[np.ndarray, "points base"]:
+        """`inverse` of many points."""
+        nested, q = self.of_locals, self.of_globals
+        if not (isinstance(nested, Nested) and isinstance(q, FullRank | Triangular)):
+            return np.asarray(_inverses(self, on_device(z, self.dtype)), float)
+        g, own = split(self.structure, z)
+        e, begun = [], 0
+        for found in at_points(nested, g):
+            some = slice(begun, begun := begun + len(found.values))
+            e.append(HostLocals(nested, found).inverse(own[some]))
+        return join(self.structure, q.host_inverse(g), np.concatenate(e))
+
     def _log_prob(self, z: Float[Array, " dim"]) -> Float[Array, ""]:
         g, own = self.structure.split(z)
         locals = self.of_locals.at(g)
         e = locals.inverse(own)
         own_log_prob = jnp.sum(self.base.log_prob(e)) - locals.log_det(e)
         return self.of_globals.log_prob(g) + own_log_prob
+
+
+@eqx.filter_jit
+def _carried(
+    q: Hierarchical, e: Float[Array, "draws base"]
+) -> tuple[Float[Array, "draws dim"], Float[Array, " draws"]]:
+    return over_points(q.transport_and_log_prob, e)
+
+
+@eqx.filter_jit
+def _inverses(q: Hierarchical, z: Float[Array, "points dim"]) -> Float[Array, "points base"]:
+    return over_points(q.inverse, z)

@@ -1,35 +1,44 @@
-"""Nested Laplace: given the globals, the locals' own mode and curvature (Rue et al. 2009).
+"""Locals by their own fixed point given the globals: what Newton steps lead to, and its derivatives.
 
-  m(g) = argmax_z f(g, z),    P(g) = -d^2 f / dz^2 at (g, m(g)),    q(z | g) = N(m(g), P(g)^-1).
-It is exact where the conditional is Gaussian, in one step. Steps begin at a linear prediction from a
-centre. They are not differentiated: at a fixed point one further step has the derivatives of the fixed
-point by the globals (the implicit function theorem), so that step alone is. O(n) a draw.
+  x(g) = argmax_x F(g, x),    z | g from x(g) and the root of a covariance at it.
+Steps begin at a linear prediction from a centre, in one loop that holds the model once. They are not
+differentiated: by the implicit function theorem one further step has the derivatives of the fixed point
+by the globals, and that step is made only where derivatives are asked for. O(n) a draw.
 """
 
 import abc
-import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float, Int
 
-from ..._util.device import on_device
-from ...structure import BlockMatrix, BlockRoot, Structure, blocks_of_hessian, root_of_inverse
-from ...structure import small_matrices as small
+from ...structure import BlockRoot
 from ...targets import Target
-from .locals import AbstractConditional, Locals
+from .locals import AbstractConditional, Locals, local_root
 
-# Newton steps at most, and those from a start that nothing is known of.
-MOST, MOST_AT_FIRST = 40, 200
-# A step of so many posterior sds is the last but one: the error after it is about its square.
-CLOSE = 1e-3
+# Newton steps at most.
+MOST = 40
+# After a step of CLOSE posterior sds the error is about its square; one of EXACT has none to speak of.
+CLOSE, EXACT = 1e-3, 1e-6
 # What is left of a step of a block after which the next one would be longer.
 SHORTER = 0.25
-# Curvature that counts as positive, in the coordinates of the model.
-LEAST = 1e-8
+
+
+class Newton(NamedTuple):
+    """Parameters after a step, its size for each block in the locals' own sds, the root before it."""
+
+    after: Float[Array, "p n"]
+    sizes: Float[Array, " n"]
+    root: BlockRoot
+
+
+class Solution(NamedTuple):
+    """The fixed point for some globals, and the root of the locals' covariance there."""
+
+    x: Float[Array, "p n"]
+    root: BlockRoot
 
 
 class Nested(AbstractConditional):
@@ -45,26 +54,30 @@ class Nested(AbstractConditional):
     slopes: eqx.AbstractVar[Float[Array, "p k n"]]
 
     @abc.abstractmethod
-    def step(self, g: Float[Array, " k"], x: Float[Array, "p n"]) -> "Newton":
+    def step(self, g: Float[Array, " k"], x: Float[Array, "p n"]) -> Newton:
         """One Newton step for the parameters, whose derivative by g is that of the fixed point there."""
 
     @abc.abstractmethod
-    def locals(self, g: Float[Array, " k"], x: Float[Array, "p n"]) -> Locals:
-        """The locals with these parameters."""
+    def locals(self, found: Solution) -> Locals:
+        """The locals at a fixed point."""
 
     @abc.abstractmethod
-    def log_marginal_at(self, g: Float[Array, " k"], x: Float[Array, "p n"]) -> Float[Array, ""]:
+    def log_marginal_at(self, g: Float[Array, " k"], found: Solution) -> Float[Array, ""]:
         """log p(g) up to what the locals' own distribution misses."""
+
+    @abc.abstractmethod
+    def marginal_and_slope(
+        self, g: Float[Array, " k"], found: Solution
+    ) -> tuple[Float[Array, ""], Float[Array, " k"]]:
+        """`log_marginal` and its gradient where the fixed point is known."""
 
     def at(self, g: Float[Array, " k"]) -> Locals:
         """The locals at the fixed point for these globals."""
-        fixed = self.fixed
-        return fixed.locals(g, fixed._solution(g))
+        return self.locals(_solution(self, g))
 
     def log_marginal(self, g: Float[Array, " k"]) -> Float[Array, ""]:
         """E f(g, z) - log q(z | g) over q(z | g): what q(g) has to follow. Exact as q(z | g) is."""
-        fixed = self.fixed
-        return fixed.log_marginal_at(g, fixed._solution(g))
+        return self.fixed.log_marginal_at(g, _solution(self, g))
 
     @property
     def fixed(self) -> "Nested":
@@ -75,153 +88,91 @@ class Nested(AbstractConditional):
         """f(g, z)."""
         return self.target.log_density(self.structure.join(g, z))
 
-    def _solution(self, g: Float[Array, " k"]) -> Float[Array, "p n"]:
-        shift = (g - self.center)[None, :, None]
-        start = self.parameters + jnp.sum(self.slopes * shift, axis=1)
-        return self.step(g, self.iterate(g, start, MOST)).after
-
-    def iterate(self, g: Float[Array, " k"], x: Float[Array, "p n"], most: int) -> Float[Array, "p n"]:
-        """Steps until one is small, without derivatives.
+    def solve(self, g: Float[Array, " k"], most: int | Int[Array, ""] = MOST) -> Solution:
+        """Steps from the prediction until they are small, without derivatives.
 
         Blocks are independent, so each has its own length of step: one after which the next step would
-        be longer is taken back to a share of it. In a chain they have one length.
+        be longer is taken back to a share of it. In a chain they have one length. With `most` = 0 the
+        prediction itself.
         """
-        g, x = jax.lax.stop_gradient((g, x))
+        shift = (g - self.center)[None, :, None]
+        first = self.parameters + jnp.sum(self.slopes * shift, axis=1)
+        structure, infinite = self.structure, jnp.full((), jnp.inf, g.dtype)
 
-        def again(state: tuple[Array, ...]) -> Array:
-            *_, size, count = state
-            return (size > CLOSE) & (count < most)
+        def again(state: _State) -> Bool[Array, ""]:
+            return ~state.done & (state.number <= most)
 
-        def once(state: tuple[Array, ...]) -> tuple[Array, ...]:
-            x, base, before, _, count = state
-            found = jax.lax.stop_gradient(self.step(g, x))
-            sizes = (
-                jnp.full_like(before, jnp.max(found.sizes)) if self.structure.chained else found.sizes
-            )
-            worse = ~(sizes <= before)
-            after = jnp.where(worse[None, :], base + SHORTER * (x - base), found.after)
+        def once(state: _State) -> _State:
+            x = state.after
+            found = self.step(g, x)
+            # What is not a number must not get into a maximum, which need not keep it.
+            sizes = jnp.where(jnp.isfinite(found.sizes), found.sizes, jnp.inf)
+            if structure.chained:
+                sizes = jnp.full_like(sizes, jnp.max(sizes))
+            worse = ~((sizes <= state.before) & (sizes < jnp.inf))
+            back = state.base + SHORTER * (x - state.base)
             size = jnp.max(jnp.where(worse, jnp.inf, sizes))
-            return (
-                after,
-                jnp.where(worse[None, :], base, x),
-                jnp.where(worse, before, sizes),
-                size,
-                count + 1,
+            return _State(
+                x=x,
+                root=found.root,
+                after=jnp.where(worse[None, :], back, found.after),
+                base=jnp.where(worse[None, :], state.base, x),
+                before=jnp.where(worse, state.before, sizes),
+                size=size,
+                done=(size <= EXACT) | (state.size <= CLOSE),
+                number=state.number + 1,
             )
 
-        infinite = jnp.full((), jnp.inf, x.dtype)
-        start = x, x, jnp.full(x.shape[1], jnp.inf, x.dtype), infinite, jnp.zeros((), jnp.int32)
-        return jax.lax.while_loop(again, once, start)[0]
-
-    def around(self, g: Float[Array, " k"], x: Float[Array, "p n"]) -> "Nested":
-        """The same with its centre at g: parameters solved for from x, and their slopes."""
-        x = self.iterate(g, x, MOST_AT_FIRST)
-        solved, push = jax.linearize(lambda g: self.step(g, jax.lax.stop_gradient(x)).after, g)
-        slopes = jax.vmap(push, out_axes=1)(jnp.eye(self.structure.k, dtype=g.dtype))
-        slopes = jnp.where(jnp.all(jnp.isfinite(slopes)), slopes, 0.0)
-        return eqx.tree_at(
-            lambda own: (own.center, own.parameters, own.slopes), self, (g, solved, slopes)
+        start = _State(
+            x=first,
+            root=_unknown(self),
+            after=first,
+            base=first,
+            before=jnp.full(structure.n, jnp.inf, g.dtype),
+            size=infinite,
+            done=jnp.zeros((), bool),
+            number=jnp.zeros((), jnp.int32),
         )
+        ended = jax.lax.while_loop(again, once, start)
+        return Solution(ended.x, ended.root)
+
+    def followed(self, g: Float[Array, " k"], x: Float[Array, "p n"]) -> Solution:
+        """The solution x for g with its derivatives by g."""
+        after = self.step(g, jax.lax.stop_gradient(x)).after
+        return Solution(after, self.step(g, after).root)
 
 
-class Newton(NamedTuple):
-    """Parameters after a Newton step, and its size for each block, in the locals' own sds."""
+class _State(NamedTuple):
+    """The last point that a step was made at and its root, the next one, and where to return to."""
 
-    after: Float[Array, "p n"]
-    sizes: Float[Array, " n"]
-
-
-class NestedLaplace(Nested):
-    """Gaussian locals at their mode given the globals. The parameters are the modes.
-
-    A Newton step costs a gradient and b products with the Hessian, 3b in a chain.
-    """
-
-    target: Target
-    center: Float[Array, " k"]
-    parameters: Float[Array, "b n"]
-    slopes: Float[Array, "b k n"]
-    structure: Structure
-    own_structure: Structure
-
-    @classmethod
-    def begin(cls, target: Target, structure: Structure, z: Any, g: Any = None) -> "NestedLaplace":
-        """Locals that do not follow the globals yet; `around` makes them. Nothing is compiled."""
-        z = np.asarray(z)
-        g = np.zeros(structure.k) if g is None else g
-        slopes = on_device(np.zeros((structure.b, structure.k, structure.n), z.dtype))
-        return cls(
-            target=target,
-            center=on_device(g, z.dtype),
-            parameters=on_device(z),
-            slopes=slopes,
-            structure=structure,
-            own_structure=without_globals(structure),
-        )
-
-    def curvature(
-        self, g: Float[Array, " k"], z: Float[Array, "b n"]
-    ) -> tuple[Float[Array, "b n"], BlockMatrix]:
-        """The gradient by the locals, and minus the Hessian, made positive definite block by block."""
-        shape = z.shape
-        gradient, push = jax.linearize(jax.grad(lambda z: self.density(g, z)), z)
-        hessian = blocks_of_hessian(
-            lambda v: push(v.reshape(shape)).reshape(-1), self.own_structure, np.dtype(z.dtype)
-        )
-        matrix = jax.tree.map(jnp.negative, hessian)
-        if matrix.below is None:
-            own = small.make_dominant(matrix.diagonal, LEAST)
-            matrix = BlockMatrix(matrix.corner, matrix.border, own)
-        return gradient, matrix
-
-    def step(self, g: Float[Array, " k"], x: Float[Array, "b n"]) -> Newton:
-        """m + P^-1 df/dz."""
-        gradient, matrix = self.curvature(g, x)
-        root = jax.lax.stop_gradient(_root(matrix))
-        none = jnp.zeros(0, x.dtype)
-        moves = root.transposed_times((none, gradient))[1]
-        return Newton(x + root.times((none, moves))[1], jnp.max(jnp.abs(moves), axis=0))
-
-    def locals(self, g: Float[Array, " k"], x: Float[Array, "b n"]) -> Locals:
-        """A Gaussian with the curvature at the mode."""
-        return Locals(x, _root(self.curvature(g, x)[1]))
-
-    def log_marginal_at(self, g: Float[Array, " k"], x: Float[Array, "b n"]) -> Float[Array, ""]:
-        """Laplace's f(g, m) + log det L + (bn / 2) log 2 pi."""
-        constant = 0.5 * x.size * math.log(2 * math.pi)
-        return self.density(g, x) + self.locals(g, x).root.log_det() + constant
-
-    def skewness(self) -> Float[Array, "b n"]:
-        """f''' s^3 of each local at the centre: zero where the conditional is Gaussian.
-
-        Third derivatives along the locals' own axes, from three-fold products with the j-th coordinates
-        of all blocks at once.
-        """
-        g, z = self.center, self.parameters
-        std = jnp.sqrt(self.locals(g, z).root.variances()[1])
-
-        def along(j: Array) -> Float[Array, " n"]:
-            v = jnp.zeros_like(std).at[j].set(std[j])
-
-            def gradient(t: Array) -> Array:
-                return jax.grad(lambda z: self.density(g, z))(z + t * v)
-
-            def second(t: Array) -> Array:
-                return jax.jvp(gradient, (t,), (jnp.ones_like(t),))[1]
-
-            zero = jnp.zeros((), z.dtype)
-            return (jax.jvp(second, (zero,), (jnp.ones_like(zero),))[1] * std)[j]
-
-        return jnp.stack([along(jnp.asarray(j)) for j in range(self.structure.b)])
+    x: Array
+    root: BlockRoot
+    after: Array
+    base: Array
+    before: Array
+    size: Array
+    done: Array
+    number: Array
 
 
-def _root(matrix: BlockMatrix) -> BlockRoot:
-    """LL' = P^-1."""
-    return root_of_inverse(matrix, None if matrix.below is None else LEAST).root
+@eqx.filter_custom_jvp
+def _solution(nested: Nested, g: Float[Array, " k"]) -> Solution:
+    return nested.solve(g)
 
 
-def without_globals(structure: Structure) -> Structure:
-    """The structure of the locals without the globals, in the order of an array (b, n)."""
-    b, n = structure.b, structure.n
-    blocks = np.arange(b)[None, :] * n + np.arange(n)[:, None]
-    return Structure(np.zeros(0, int), blocks, structure.kind)
+@_solution.def_jvp
+def _(primals: tuple[Nested, Array], tangents: tuple[Nested, Array | None]):  # noqa: ANN202
+    nested, g = primals
+    fixed, along = nested.fixed, tangents[1]
+    found = _solution(fixed, g)
+    if along is None:
+        return found, jax.tree.map(jnp.zeros_like, found)
+    x = jax.lax.stop_gradient(found.x)
+    return found, jax.jvp(lambda g: fixed.followed(g, x), (g,), (along,))[1]
+
+
+def _unknown(nested: Nested) -> BlockRoot:
+    """A root of the right shapes, before the first step."""
+    b, n, dtype = nested.structure.b, nested.structure.n, nested.parameters.dtype
+    tie = jnp.zeros((b, b, max(0, n - 1)), dtype) if nested.structure.chained else None
+    return local_root(jnp.zeros((b, b, n), dtype), tie)

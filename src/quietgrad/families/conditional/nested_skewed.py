@@ -14,11 +14,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from ..._util.device import on_device
 from ...structure import Structure
 from ...structure import small_matrices as small
 from ...targets import Target
 from .locals import Locals, local_root
-from .nested import Nested, NestedLaplace, Newton
+from .nested import Nested, Newton, Solution
+from .nested_laplace import NestedLaplace
 from .skew import log_slope, skewed
 
 # Nodes of the rule: exact for polynomials up to degree 13.
@@ -43,16 +45,22 @@ class NestedSkewed(Nested):
     structure: Structure
 
     @classmethod
-    def start(cls, laplace: NestedLaplace) -> "NestedSkewed":
-        """From the mode and its curvature; `around` solves for the rest."""
-        g, z, structure = laplace.center, laplace.parameters, laplace.structure
+    def start(
+        cls, laplace: NestedLaplace, std: Float[np.ndarray, " n"], skewness: Float[np.ndarray, " n"]
+    ) -> "NestedSkewed":
+        """From the modes at the centre, sds there, and f''' s^3, on the host."""
+        structure, dtype = laplace.structure, laplace.center.dtype
         if structure.b != 1 or structure.chained:
             raise ValueError(f"skewed locals are for independent blocks of one; got {structure}")
-        log_std = jnp.log(laplace.locals(g, z).root.diagonal[0])
-        skew = jnp.clip(laplace.skewness() / 3, -1.0, 1.0)
-        x = jnp.concatenate([z, log_std, skew])
-        slopes = jnp.zeros((3, structure.k, structure.n), z.dtype)
-        return cls(target=laplace.target, center=g, parameters=x, slopes=slopes, structure=structure)
+        x = np.stack([np.asarray(laplace.parameters)[0], np.log(std), np.clip(skewness / 3, -1.0, 1.0)])
+        slopes = np.zeros((3, structure.k, structure.n))
+        return cls(
+            target=laplace.target,
+            center=laplace.center,
+            parameters=on_device(x, dtype),
+            slopes=on_device(slopes, dtype),
+            structure=structure,
+        )
 
     def step(self, g: Float[Array, " k"], x: Float[Array, "3 n"]) -> Newton:
         """x + A^-1 F, with F the gradient, and A minus the Hessian as it is where F = 0.
@@ -100,15 +108,22 @@ class NestedSkewed(Nested):
         shape_size = jnp.max(jnp.abs(jax.lax.stop_gradient(move[1:])), axis=0)
         shorter = jnp.minimum(1.0, FURTHEST / jnp.maximum(shape_size, 1e-30))
         move = move * jnp.stack([one, shorter, shorter])
-        return Newton(x + units * move, jnp.max(jnp.abs(half), axis=0))
+        root = local_root(jnp.exp(x[1])[None, None, :])
+        return Newton(x + units * move, jnp.max(jnp.abs(half), axis=0), root)
 
-    def locals(self, g: Float[Array, " k"], x: Float[Array, "3 n"]) -> Locals:
+    def locals(self, found: Solution) -> Locals:
         """m, s and a."""
-        del g
-        return Locals(x[:1], local_root(jnp.exp(x[1])[None, None, :]), x[2:])
+        return Locals(found.x[:1], found.root, found.x[2:])
 
-    def log_marginal_at(self, g: Float[Array, " k"], x: Float[Array, "3 n"]) -> Float[Array, ""]:
+    def marginal_and_slope(
+        self, g: Float[Array, " k"], found: Solution
+    ) -> tuple[Float[Array, ""], Float[Array, " k"]]:
+        """The parameters maximise it, so that what they do when g moves does not count."""
+        return jax.value_and_grad(self.log_marginal_at)(g, found)
+
+    def log_marginal_at(self, g: Float[Array, " k"], found: Solution) -> Float[Array, ""]:
         """The ELBO over the locals by the rule."""
+        x = found.x
         node, weight = _rule(x.dtype)
         values = jax.vmap(lambda z: self.density(g, z[None]))(self._points(x))
         slopes = jnp.sum(log_slope(node[:, None], x[2][None, :]), axis=1)

@@ -43,7 +43,9 @@ def structure_of(
     if target.on_disk or target.hyperparameter_count:
         return None
     hessian = HessianProducts(target, dim, np.random.default_rng([seed, dim]), center)
+    scalars = from_names.scalars(target, dim)
     for candidate in itertools.chain(_from_names(target, dim), _from_zeros(hessian)):
+        candidate = candidate.without(scalars)
         if fits(hessian, candidate):
             structure = candidate.structure()
             words = _sentence(target, dim, candidate, structure, hessian)

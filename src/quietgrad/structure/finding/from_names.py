@@ -35,6 +35,13 @@ def entries(target: Target, dim: int) -> dict[str, Entry]:
     return found
 
 
+def scalars(target: Target, dim: int) -> Indices:
+    """Coordinates that are an entry of their own, in a point that has arrays too."""
+    numbers = [numbers.ravel() for numbers, _ in entries(target, dim).values()]
+    alone = [one for one in numbers if one.size == 1]
+    return np.concatenate(alone) if len(alone) < len(numbers) and alone else np.zeros(0, int)
+
+
 def path_name(path: Sequence[Any]) -> str:
     """The keys that lead to an entry, joined by dots."""
     return ".".join(

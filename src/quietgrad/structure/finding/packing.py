@@ -35,6 +35,18 @@ class Candidate(NamedTuple):
         few = 2 * len(self.globals) <= self.blocks.size and self.entries < dim * (dim + 1) // 2
         return len(self.blocks) >= LEAST_BLOCKS and few
 
+    def without(self, scalars: Indices) -> "Candidate":
+        """The same with scalar variables of the model among the globals, for blocks of one coordinate.
+
+        Far from the posterior a scalar may be tied to locals so weakly that it looks like one of them:
+        the degrees of freedom of errors, where all errors are small.
+        """
+        if self.blocks.shape[1] != 1:
+            return self
+        inside = np.isin(self.blocks[:, 0], scalars)
+        globals = np.concatenate([self.globals, self.blocks[inside, 0]])
+        return self._replace(globals=globals, blocks=self.blocks[~inside])
+
     def structure(self, source: str = "") -> Structure:
         """The structure itself."""
         return Structure(np.sort(self.globals), self.blocks, self.kind, source)

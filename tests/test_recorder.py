@@ -201,6 +201,22 @@ def test_a_recorder_is_restored_to_the_moment_of_its_snapshot():
     assert (again.pace.count, again.pace.last, again.clock.total) == (2, 7, 21)
 
 
+@pytest.mark.parametrize(("deep", "status"), [(4, qg.Status.CONVERGED), (40, qg.Status.STALLED)])
+def test_a_few_draws_without_a_density_do_not_unsay_an_ending_but_many_do(deep, status):
+    """The error of the ELBO is all theirs; of 1,000 pairs, ten may be without one."""
+    session = recorder()
+    session.evaluate(START, 0)
+    answer = session.evaluate(BEST, 1)
+    known = Evidence(session.answers.start, answer, answer, lambda q: np.zeros((4, 2)), session.probe)
+    values = np.random.default_rng(0).normal(size=1000)
+    values[:deep] = -1e6
+    final = terms(values)
+    assert final.error > 1e3
+    found, hint = verify_status(Problem(TARGET, START), qg.Status.CONVERGED, "done", final, known)
+    assert found is status
+    assert ("0.40% of q's draws" in hint) == (status is qg.Status.CONVERGED)
+
+
 def test_a_callback_adds_columns_and_may_be_silent():
     seen = []
 

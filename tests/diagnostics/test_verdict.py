@@ -14,6 +14,7 @@ from quietgrad.diagnostics.advice import advise
 from quietgrad.diagnostics.diagnosis import Ending
 from quietgrad.diagnostics.evidence import gather
 from quietgrad.diagnostics.verdict import judge
+from quietgrad.evaluation.elbo_terms import Difference
 
 TRUST, CORRECTED, DO_NOT = "trust", "use the corrected draws", "do not trust"
 MEAN, COVARIANCE = np.asarray(posteriors.MEAN), posteriors.COVARIANCE
@@ -98,6 +99,36 @@ def test_a_flow_that_is_narrow_under_weights_without_a_variance_is_not_trusted(k
     assert (verdict == TRUST) == (asked == [])
     assert verdict == TRUST or "if coordinate 1 is the scale of other coordinates" in asked[0]
     assert judge(evidence._replace(flow=False), ending)[0] == TRUST
+
+
+@pytest.mark.parametrize(
+    ("gain", "said"),
+    [
+        (Difference(0.01, 0.02), "fine"),
+        (Difference(9.0, 1.0), "wrong"),
+        (Difference(46630.0, 54522.0), ""),
+        (Difference(math.inf, 0.0), ""),
+    ],
+)
+def test_a_newton_step_is_named_only_where_draws_tell_what_it_gains(gain, said):
+    fitted = right_gaussian()
+    evidence = gather(fitted.target, fitted.q, np.random.default_rng(0), 500)._replace(gain=gain)
+    _, found = judge(evidence, Ending(Status.CONVERGED, ""))
+    for name in ("fatal", "wrong", "fine"):
+        assert any("Newton" in line for line in getattr(found, name)) == (name == said)
+
+
+def test_draws_beyond_what_numbers_hold_count_as_draws_without_a_density():
+    """As single precision has them of a flow that was led astray: the verdict is a sentence."""
+    target = Target.from_logdensity(lambda z: -3 * jnp.sum(jnp.log1p(jnp.abs(z))), 3)
+    q = MeanField(jnp.zeros(3, jnp.float32), jnp.asarray([0.0, 87.5, 0.0], jnp.float32))
+    with np.errstate(all="ignore"):
+        evidence = gather(target, q, np.random.default_rng(0), 500)
+    assert 0 < evidence.draws.bad_share < 1
+    assert np.all(np.isfinite(evidence.draws.z))
+    verdict, found = judge(evidence, Ending(Status.CONVERGED, ""))
+    assert verdict == DO_NOT
+    assert any("not finite at" in line for line in (*found.fatal, *found.wrong))
 
 
 def test_predictors_that_are_nearly_the_same_are_named():

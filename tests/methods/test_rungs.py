@@ -1,7 +1,11 @@
 """Rungs of the ladder: values that a plan prints, that say why they cannot be tried."""
 
+import math
+from types import SimpleNamespace
+
 import jax.numpy as jnp
 import jax.random as jr
+import pytest
 
 import quietgrad as qg
 from quietgrad.methods.rungs import RUNGS, FlowRung, FullRankRung
@@ -29,3 +33,14 @@ def test_rungs_are_tried_in_the_order_of_the_plan():
     result = qg.fit(target, "auto", method=method, key=jr.key(0))
     assert isinstance(result.q, qg.families.AutoregressiveFlow)
     assert [d.kind for d in result.decisions].count("up") == 1
+
+
+@pytest.mark.parametrize("rung", RUNGS, ids=lambda rung: type(rung).__name__)
+def test_a_rung_whose_programs_would_not_be_compiled_in_time_is_not_begun(rung):
+    """By what compiling took so far: ten seconds of it, and five are left."""
+    spent = SimpleNamespace(spent=lambda phase: 10.0)
+    fits = [
+        SimpleNamespace(session=SimpleNamespace(left=lambda left=left: left, clock=spent))
+        for left in (5.0, 1000.0, math.inf)
+    ]
+    assert [rung.out_of_time(fit) is None for fit in fits] == [not rung.compiles, True, True]

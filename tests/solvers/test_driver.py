@@ -142,6 +142,31 @@ def test_what_counts_as_progress(change, impatient, conclusive):
     assert Stop(gain=0.5, conclusive=True).progressed(change) is conclusive
 
 
+@pytest.mark.parametrize(
+    ("change", "before", "ahead"),
+    [
+        # At most 4 + 2: a ratio of 6 to 10, and again.
+        (Difference(4.0, 1.0), Difference(12.0, 1.0), 3.6),
+        # Rounds twice as long gain half at least.
+        (Difference(2.0, 0.5), Difference(12.0, 1.0), 1.5),
+        # Gains that do not fall are expected again, and a loss is no gain.
+        (Difference(4.0, 1.0), Difference(5.0, 1.0), 6.0),
+        (Difference(-4.0, 1.0), Difference(5.0, 1.0), 2.0 * 2.0 / 3.0),
+        # From afar, after a loss, or at the first step nothing is known.
+        (Difference(4.0, 1.0), Difference(1000.0, 10.0), 6.0),
+        (Difference(4.0, 1.0), Difference(-12.0, 1.0), 6.0),
+        (Difference(4.0, 1.0), None, 6.0),
+    ],
+)
+def test_gains_that_fall_are_expected_to_fall_further(change, before, ahead):
+    assert np.isclose(Stop(falling=True).next_gain(change, before), ahead)
+    most = max(change.nats, 0.0) + 2 * change.error
+    assert np.isclose(Stop().next_gain(change, before), most)
+    for gain in (0.9 * ahead, 1.1 * ahead):
+        stop = Stop(gain=gain, falling=True, conclusive=True)
+        assert stop.progressed(change, before) == (gain < ahead or change.clearly_below())
+
+
 def test_a_rule_reads_the_rows_of_the_history(session):
     rule = qg.Reached(-2.0, column="elbo")
     assert driven(session, [2.5, 2, 1, 0], rule=rule, obey=True).end == "reached"

@@ -22,7 +22,8 @@ AT_ONCE = 512
 class Draws(NamedTuple):
     """Points z of q, log q there, and the target's log density and gradient.
 
-    `e` are their base draws. Rows come in `groups` of equal size.
+    `e` are their base draws. Rows come in `groups` of equal size. All z are finite: a draw beyond what
+    numbers hold counts as one without a density, at the mean of the others.
     """
 
     e: Float[np.ndarray, "draws base"]
@@ -74,6 +75,10 @@ def draw(
             z, log_q = carry(q, e)
             parts.append((e, z, log_q, *points(z)))
     e, z, log_q, values, slope = map(np.concatenate, zip(*parts, strict=True))
+    held = np.all(np.isfinite(z), axis=1) & np.isfinite(log_q)
+    if not np.all(held):
+        center = np.mean(z[held], axis=0) if np.any(held) else np.zeros(q.dim)
+        z, values = np.where(held[:, None], z, center), np.where(held, values, -math.inf)
     return Draws(e, z, log_q, values, slope, len(parts))
 
 

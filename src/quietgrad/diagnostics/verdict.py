@@ -138,12 +138,12 @@ def _errors(evidence: Evidence, found: Findings) -> None:
 
 
 def _gain(evidence: Evidence, found: Findings) -> None:
+    """What a Newton step would gain; nothing where the draws do not tell if that is much or little."""
     gain, settings = evidence.gain, evidence.settings
-    text = f"a Newton step promises {gain.nats:.2f} ± {gain.error:.2f} nats"
-    unfinished = (
-        gain.nats - 2 * gain.error > settings.gain + settings.gain_each * evidence.draws.z.shape[1]
-    )
-    (found.wrong if unfinished else found.fine).append(text)
+    worth = settings.gain + settings.gain_each * evidence.draws.z.shape[1]
+    if math.isfinite(gain.nats) and gain.conclusive(worth):
+        text = f"a Newton step promises {gain.nats:.2f} ± {gain.error:.2f} nats"
+        (found.wrong if gain.clearly_above(worth) else found.fine).append(text)
 
 
 def _unseen(evidence: Evidence, found: Findings) -> None:

@@ -78,6 +78,13 @@ class Difference(NamedTuple):
 UNKNOWN = Difference(math.inf, 0.0)
 
 
+class Deep(NamedTuple):
+    """The share of pairs far below the others, and the terms of the others."""
+
+    share: float
+    others: "ElboTerms"
+
+
 class ElboTerms(NamedTuple):
     """f(z) - log q(z) averaged over each antithetic pair; their mean estimates the ELBO.
 
@@ -111,6 +118,11 @@ class ElboTerms(NamedTuple):
             return math.nan
         with np.errstate(over="ignore"):
             return float(np.std(self.values, ddof=1) / math.sqrt(self.values.size))
+
+    def deep(self, below: float) -> Deep:
+        """The pairs more than `below` nats under the median: a few of them can be all of the error."""
+        low = self.values < float(np.median(self.values)) - below
+        return Deep(float(np.mean(low)), self._replace(values=self.values[~low]))
 
 
 class ElboEvaluator:

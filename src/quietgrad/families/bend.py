@@ -21,6 +21,8 @@ from .flow import AbstractLayer
 
 # Bounds of log scales. Beyond, a scale says nothing of a posterior any more and may overflow.
 MOST = 20.0
+# Coordinates of a back substitution that are solved one by one; beyond, matrices are multiplied.
+BLOCK = 16
 
 
 class Bend(AbstractLayer):
@@ -143,14 +145,25 @@ class Bent(NamedTuple):
         # u's score minus the gradient of log|det J|.
         left = -u - self.free @ tilt - np.exp(b) * np.tanh(self.inner) / self.root + u / self.root**2
         diagonal = self.rise * np.exp(b) / self.root
-        found = np.zeros_like(u)
-        for k in range(u.shape[1] - 1, -1, -1):
-            found[:, k] = left[:, k] / diagonal[:, k]
-            share = found[:, k : k + 1]
-            # Row k of J to the left of its diagonal.
-            left[:, :k] -= share * ((self.free * self.wide)[:, k : k + 1] * tilt[k, :k] + turn[k, :k])
-            left[:, :k] -= 2 * share * square[k, :k] * u[:, :k]
-        return found[:, np.argsort(self.bend.order)]
+        # Coordinates are rows from here on. Row k of J to the left of its diagonal is
+        # wide_k tilt_k + turn_k + 2 square_k u, wide_k only where the scale is within its bounds.
+        left, diagonal, u, wide = (
+            np.ascontiguousarray(x.T) for x in (left, diagonal, u, self.free * self.wide)
+        )
+        found, scaled = np.empty_like(left), np.empty_like(left)
+        for last in range(len(left), 0, -BLOCK):
+            first = max(0, last - BLOCK)
+            for k in range(last - 1, first - 1, -1):
+                np.divide(left[k], diagonal[k], out=found[k])
+                np.multiply(found[k], wide[k], out=scaled[k])
+                row = np.multiply.outer(tilt[k, first:k], scaled[k])
+                row += np.multiply.outer(turn[k, first:k], found[k])
+                row += np.multiply.outer(2 * square[k, first:k], found[k]) * u[first:k]
+                left[first:k] -= row
+            block = slice(first, last)
+            left[:first] -= tilt[block, :first].T @ scaled[block] + turn[block, :first].T @ found[block]
+            left[:first] -= 2 * u[:first] * (square[block, :first].T @ found[block])
+        return found.T[:, np.argsort(self.bend.order)]
 
     def pull(self, g: Float[np.ndarray, "draws dim"]) -> HostBend:
         """Cotangents at the images, pulled back to the parameters and averaged over the draws."""

@@ -18,7 +18,7 @@ from .._util.checks import whole
 from ..diagnostics.expected_gain import expected_gain
 from ..diagnostics.propriety.findings import WALL
 from ..estimators import AbstractEstimator, resolve
-from ..evaluation.elbo_terms import STANDARD_ERRORS, Difference, paired_difference
+from ..evaluation.elbo_terms import Difference, paired_difference
 from ..evaluation.points import Points
 from ..families import AbstractFamily, FitsQuadratic, FullRank, MeanField
 from ..session import Candidate
@@ -325,6 +325,7 @@ class Fit:
             least=solver.length + 1,
             conclusive=True,
             sharp=self.problem.batch_size is not None,
+            falling=True,
         )
         return drive(solver, start, self.session, stop, name=name)
 
@@ -379,15 +380,11 @@ class Fit:
         return Status.CONVERGED, f"a further Newton step is expected to gain {left}"
 
     def _too_little(self, run: Run) -> str:
-        """Why rounds ended, and what another one could gain at most: it would be twice as long."""
+        """Why rounds ended, and what another one could gain at most."""
         hint = "the last round of steps gained too little to be worth another"
         if run.feedback is None:
             return hint
-        change = run.feedback.change
-        most = change.non_negative.nats + STANDARD_ERRORS * change.error
-        return (
-            f"{hint}: {change}, so that at most about {most:.2g} nats remain for a round twice as long"
-        )
+        return f"{hint}: {run.feedback.change}, and one twice as long at most about {run.ahead:.2g} nats"
 
     def _exhausted(self, run: Run) -> str:
         hint = f"the steps, {run.best.step:,}, were used up"

@@ -40,9 +40,13 @@ def up(fit: "Fit", rungs: list[AbstractRung]) -> Ending:
         dear = evidence.correctable or evidence.gap < fit.auto.compile_for * fit.gain
         able = [rung for rung in untried if rung.mends(evidence) and not (rung.compiles and dear)]
         # A rung may have become too dear in the meantime.
-        rung = next((rung for rung in able if rung.refuses(fit) is None), None)
+        rung = next((r for r in able if r.refuses(fit) is None and r.out_of_time(fit) is None), None)
         if rung is None:
             break
+        if rung.compiles and ending is UNSETTLED:
+            # Steps that would gain something cost less than any program: a rung begins at their end.
+            ending, answer, evidence = fit.finish(answer, near=True), session.best, None
+            continue
         untried = [other for other in untried if other is not rung]
         reached, found, pays = _try(fit, rung, answer)
         if pays:

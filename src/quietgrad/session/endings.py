@@ -24,6 +24,9 @@ from .problem import Candidate, Problem
 BELOW = 0.5
 # With a standard error above this, an ELBO says nothing about convergence.
 UNKNOWN = 10.0
+# A pair of draws this many nats below the median has no weight beside the others, exp(-20). Where these
+# are at most 1 % of all, so that no mean or scale depends on them, the others say what the ELBO is.
+DEEP, FEW_DEEP = 20.0, 0.01
 # Nats by which hyperparameters may be better far away from where a fit has converged.
 RISING = 1.0
 # Statuses that an improper posterior explains better.
@@ -80,7 +83,13 @@ def _by_draws(
         return status, hint
     if answer is start and not known.stationary_start:
         return Status.STALLED, NOTHING_BETTER
-    if not final.error < UNKNOWN:
+    deep = final.deep(DEEP) if not final.error < UNKNOWN else None
+    if deep is not None and deep.share <= FEW_DEEP and deep.others.error < UNKNOWN:
+        hint += (
+            f"; {deep.share:.2%} of q's draws are where the density all but vanishes, without which the "
+            f"ELBO is {deep.others.elbo:.2f} ± {deep.others.error:.2f}"
+        )
+    elif deep is not None:
         return Status.STALLED, (
             f"the ELBO is only known to ± {final.error:.2g} nats, so that nothing can be said of "
             "convergence: some draws of q are where the density all but vanishes; try a narrower "

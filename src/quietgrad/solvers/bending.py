@@ -11,7 +11,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from ..evaluation.points import sobol_pairs
+from ..evaluation.points import Points, sobol_pairs
 from ..families import Curved, FullRank
 from ..families.bend import HostBend
 from ..session import Candidate, Recorder
@@ -62,19 +62,23 @@ class Bending(AbstractSolver):
         if feedback is not None and feedback.change.clearly_below():
             assert isinstance(feedback.best.q, Curved)
             state = self.lost(state, feedback.best.q)
-        length = self.length * 2**state.rounds
+        length, gaussian, pairs = self.length * 2**state.rounds, state.gaussian, self.pairs
+        # Read once: modules are slow to ask, and these are asked in every step.
+        base, dim, points = gaussian.base, gaussian.dim, session.points
+        loc, root = np.asarray(gaussian.loc, float), gaussian.host_root()
         rng = session.rng(f"bending {state.bend.order[0]}", state.rounds)
         x = np.concatenate([state.bend.own.ravel(), state.bend.pairs.ravel()])
         first, second, late, count = np.zeros_like(x), np.zeros_like(x), np.zeros_like(x), 0
-        slow, slower = self.decay
+        (slow, slower), most = self.decay, self.most
         with np.errstate(all="ignore"):
             for t in range(1, length + 1):
                 session.check()
-                g = self._gradient(session, state, x, rng)
+                e = sobol_pairs(base, pairs, dim, rng)
+                g = _gradient(points, loc, root, _with(state.bend, x), e)
                 if not np.all(np.isfinite(g)):
                     continue
                 usual = np.sqrt(second / (1 - slower ** (t - 1))) if t > 1 else np.abs(g)
-                g = np.clip(g, -self.most * usual, self.most * usual) if t > 1 else g
+                g = np.clip(g, -most * usual, most * usual) if t > 1 else g
                 first, second = slow * first + (1 - slow) * g, slower * second + (1 - slower) * g**2
                 rate = state.rate * 0.5 * (1 + math.cos(math.pi * t / length))
                 move = first / (1 - slow**t) / (np.sqrt(second / (1 - slower**t)) + 1e-8)
@@ -82,32 +86,33 @@ class Bending(AbstractSolver):
                 if 2 * t > length:
                     late, count = late + x, count + 1
         iterations = state.iterations + length
-        after = state._replace(bend=self._bend(state, x), rounds=state.rounds + 1, iterations=iterations)
-        members = [Curved.made_of(after.bend, state.gaussian)]
+        after = state._replace(bend=_with(state.bend, x), rounds=state.rounds + 1, iterations=iterations)
+        members = [Curved.made_of(after.bend, gaussian)]
         if count:
-            members.append(Curved.made_of(self._bend(state, late / count), state.gaussian))
+            members.append(Curved.made_of(_with(state.bend, late / count), gaussian))
         return Step(tuple(members), after, iterations)
 
-    def _bend(self, state: BendingState, x: Float[np.ndarray, " n"]) -> HostBend:
-        own, pairs = state.bend.own, state.bend.pairs
-        return HostBend(
-            x[: own.size].reshape(own.shape), x[own.size :].reshape(pairs.shape), state.bend.order
-        )
 
-    def _gradient(
-        self,
-        session: Recorder,
-        state: BendingState,
-        x: Float[np.ndarray, " n"],
-        rng: np.random.Generator,
-    ) -> Float[np.ndarray, " n"]:
-        """Of the ELBO by the parameters, from fresh draws; those without a density do not count."""
-        gaussian = state.gaussian
-        e = sobol_pairs(gaussian.base, self.pairs, gaussian.dim, rng)
-        bent = self._bend(state, x).at(e)
-        slope = session.points(gaussian.host_transport(bent.image))[1]
-        # host_root is C for the normal base, whose variance is one.
-        g = slope @ gaussian.host_root() - bent.score()
-        g = np.where(np.all(np.isfinite(g), axis=1)[:, None], g, 0.0)
-        pulled = bent.pull(g)
-        return np.concatenate([pulled.own.ravel(), pulled.pairs.ravel()])
+def _with(bend: HostBend, x: Float[np.ndarray, " n"]) -> HostBend:
+    """A bend with other parameters, all of them in one vector."""
+    own, pairs = bend.own, bend.pairs
+    return HostBend(x[: own.size].reshape(own.shape), x[own.size :].reshape(pairs.shape), bend.order)
+
+
+def _gradient(
+    points: Points,
+    loc: Float[np.ndarray, " dim"],
+    root: Float[np.ndarray, "dim dim"],
+    bend: HostBend,
+    e: Float[np.ndarray, "draws dim"],
+) -> Float[np.ndarray, " n"]:
+    """Of the ELBO by the parameters, from draws; those without a density do not count.
+
+    `root` is C of the Gaussian N(loc, C C') for the normal base, whose variance is one.
+    """
+    bent = bend.at(e)
+    slope = points(loc + bent.image @ root.T)[1]
+    g = slope @ root - bent.score()
+    g = np.where(np.all(np.isfinite(g), axis=1)[:, None], g, 0.0)
+    pulled = bent.pull(g)
+    return np.concatenate([pulled.own.ravel(), pulled.pairs.ravel()])

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import equinox as eqx
 
-from ..evaluation.elbo_terms import Difference, paired_difference
+from ..evaluation.elbo_terms import STANDARD_ERRORS, Difference, paired_difference
 from ..session import Candidate, Recorder
 from ..session.clock import EVALUATE, OPTIMISE
 from ..session.history import Plateau, Reached
@@ -34,8 +34,14 @@ class Stop(eqx.Module):
     better: where steps average more draws than the evaluator has, or rows differ between its draws.
     With `sharp`, a change that leaves open whether it is worth `gain` is evaluated at more draws and all
     rows, and after `flat` steps in a row whose change cannot be told from zero even so, the run is
-    stationary: each was as long as all before it together. A `rule` looks at a column of the history's
-    rows; with `obey` it ends the run where it is reached.
+    stationary: each was as long as all before it together. They count only where a gain of `seen` times
+    `gain` is at least three standard errors: one of two such steps would have shown it with a chance of
+    97 %. With `falling`, what counts is not the gain
+    of a step but that of the next one, which is taken to fall by the same ratio again, though not below
+    `least_ratio` of it: averages over T stochastic steps are about 1/T from the optimum (Polyak &
+    Juditsky 1992), so that a round twice as long gains half. After a step that gained more than 1 /
+    `from_afar` times as much, and so came from afar, nothing is known of that. A `rule` looks at a
+    column of the history's rows; with `obey` it ends the run where it is reached.
     """
 
     gain: float = 0.5
@@ -49,17 +55,34 @@ class Stop(eqx.Module):
     trial: int = 0
     sharp: bool = False
     flat: int = 2
+    seen: float = 2.0
+    falling: bool = False
+    least_ratio: float = 0.5
+    from_afar: float = 0.1
     rule: Plateau | Reached | None = None
     obey: bool = False
 
-    def progressed(self, change: Difference) -> bool:
-        """Whether a step's change speaks for going on."""
+    def progressed(self, change: Difference, before: Difference | None = None) -> bool:
+        """Whether a step's change speaks for going on; `before` is that of the step before."""
         if self.conclusive:
             # A clear loss is taken back by the solver, and is no sign that nothing is left to gain.
-            return change.clearly_below() or not change.non_negative.clearly_below(self.gain)
+            return change.clearly_below() or not self.next_gain(change, before) < self.gain
         # Far from the answer the draws may not tell how much was gained, only that something was.
         unclear = change.error > self.gain and change.nats > self.gain
         return change.clearly_above(self.gain) or unclear
+
+    def shows_nothing(self, change: Difference) -> bool:
+        """Whether a change cannot be told from zero, though one that matters would be."""
+        unclear = not change.clearly_above() and not change.clearly_below()
+        return unclear and 3 * change.error <= self.seen * self.gain
+
+    def next_gain(self, change: Difference, before: Difference | None) -> float:
+        """What the next step may gain, at most: as much as this one or, where gains fall, less."""
+        most = change.non_negative.nats + STANDARD_ERRORS * change.error
+        least = 0.0 if before is None else before.nats - STANDARD_ERRORS * before.error
+        if not self.falling or most <= self.from_afar * least or least <= 0:
+            return most
+        return most * min(1.0, max(self.least_ratio, most / least))
 
     def kept(self, best: Candidate, found: Candidate, change: Difference) -> Candidate:
         """Which of the two stays."""
@@ -78,7 +101,10 @@ class Stop(eqx.Module):
 
 
 class Run(NamedTuple):
-    """A solver under way: its state, the best candidate with the state that proposed it, and the end."""
+    """A solver under way: its state, the best candidate with the state that proposed it, and the end.
+
+    `ahead` are the nats that a further step may gain, at most.
+    """
 
     state: Any
     best: Candidate
@@ -86,6 +112,7 @@ class Run(NamedTuple):
     feedback: Feedback | None = None
     waited: int = 0
     flat: int = 0
+    ahead: float = math.inf
     iterations: int = 0
     values: tuple[float, ...] = ()
     end: str | None = None
@@ -157,14 +184,16 @@ def _advanced(
         change = paired_difference(found.terms, run.best.terms)
         if stop.sharp and step.iterations >= stop.least and not change.conclusive(stop.gain):
             change = session.sharper(found, run.best, change, stop.gain, taken)
-        none = not change.clearly_above() and not change.clearly_below()
+        before = None if run.feedback is None else run.feedback.change
+        none = stop.shows_nothing(change)
         best = stop.kept(run.best, found, change)
         run = run._replace(
             best=best,
             best_state=step.state if best is found else run.best_state,
             feedback=Feedback(best, found, change, candidates),
-            waited=0 if stop.progressed(change) else run.waited + 1,
+            waited=0 if stop.progressed(change, before) else run.waited + 1,
             flat=run.flat + 1 if none else 0,
+            ahead=stop.next_gain(change, before),
         )
         if run.end is None and stop.hopeless(best, change, step.iterations):
             run = run._replace(end=BEHIND)

@@ -17,7 +17,7 @@ from ...families import (
 )
 from ...families.whitened_layers import deeper as deepened
 from ...session import Candidate
-from ...session.clock import COMPILE, OPTIMISE
+from ...session.clock import OPTIMISE
 from ...solvers import EXHAUSTED, Annealed, Run
 from ...status import Status
 from ..method import Ending
@@ -38,10 +38,7 @@ class FlowRung(AbstractRung):
     than `close` times the gain from the posterior, by its own draws, `deeper` layers are added. They are
     another program, so that they must be needed.
 
-    Up to `most_dim` coordinates: beyond, its networks take long to learn anything. Not where fewer
-    seconds are left than `compilation` times what compiling took so far: the programs of a flow, its
-    steps above all, take about 4 times those of a Gaussian (eight schools: 4.8 and 1.3 processor
-    seconds), and a compilation cannot be interrupted.
+    Up to `most_dim` coordinates: beyond, its networks take long to learn anything.
     """
 
     title: ClassVar[str] = "a flow in the Gaussian's coordinates"
@@ -54,21 +51,20 @@ class FlowRung(AbstractRung):
     close: float = 0.2
     draws: int = 1024
     most_dim: int = 200
-    compilation: float = 4.0
 
     def refuses(self, fit: "Fit") -> str | None:
         """Where the full-rank Gaussian is refused, in high dimensions, and where time is short."""
-        dim, left = fit.problem.q.dim, fit.session.left()
+        dim = fit.problem.q.dim
         if dim > self.most_dim:
             return f"a flow in {dim} coordinates takes long to learn anything"
-        if left is not None and left < self.compilation * fit.session.clock.spent(COMPILE):
-            return f"its programs would not be compiled within the {left:.1f} seconds that are left"
-        return FullRankRung().refuses(fit)
+        return self.out_of_time(fit) or FullRankRung().refuses(fit)
 
     def mends(self, evidence: Evidence) -> bool:
         """Whatever a Gaussian cannot follow, and a bent one did not: where that gained, a flow gains
-        nothing over it that would be worth their programs (funnels, horseshoes, eight schools)."""
-        return isinstance(evidence.q, HasMoments)
+        nothing over it that would be worth their programs (funnels, horseshoes, eight schools). Not
+        mass where no draw of the answer is: gradients at draws say nothing of it."""
+        missed = evidence.found is not None and evidence.found.elsewhere is not None
+        return isinstance(evidence.q, HasMoments) and not missed
 
     def solve(self, fit: "Fit", below: Candidate) -> Ending | None:
         """The best flow that annealed steps find."""

@@ -13,6 +13,7 @@ import equinox as eqx
 from ..._util.random import key_of
 from ...families import AbstractFamily
 from ...session import Candidate, Recorder
+from ...session.clock import COMPILE
 from ..method import Ending
 from .evidence import Evidence
 
@@ -32,6 +33,10 @@ class AbstractRung(eqx.Module):
     # Whether it needs programs of its own. One that does is not tried where weighted draws of the
     # present answer would be trusted: the user waits for XLA, not for arithmetic.
     compiles: ClassVar[bool] = True
+    # Times the seconds of compilation so far that programs of its own take, of which none can be
+    # interrupted: those of a flow or a hierarchy take about 4 times a Gaussian's (eight schools: 4.8 and
+    # 1.3 processor seconds).
+    compilation: float = 4.0
 
     @abc.abstractmethod
     def refuses(self, fit: "Fit") -> str | None:
@@ -48,6 +53,14 @@ class AbstractRung(eqx.Module):
         `fit.session` records what is found. If the best of it is clearly better than `below`, it becomes
         the present answer and this ending that of the fit.
         """
+
+    def out_of_time(self, fit: "Fit") -> str | None:
+        """Why its programs would not be compiled within the time limit; None if they would, or there is
+        none."""
+        left = fit.session.left()
+        if not self.compiles or left >= self.compilation * fit.session.clock.spent(COMPILE):
+            return None
+        return f"its programs would not be compiled within the {left:.1f} seconds that are left"
 
     def begin(self, fit: "Fit") -> Ending | None:
         """The ladder's first answer by this rung, if it needs none below; None if it does.

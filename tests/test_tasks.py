@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from quietgrad.datasets import DataNotFoundError, files, tasks
+from quietgrad.datasets import DataNotFoundError, tasks
 
 # name: (dim, training rows, test rows, batch size)
 SIZES = {
@@ -27,12 +27,15 @@ SIZES = {
 EMBEDDED = ["breast-cancer", "diabetes", "diabetes-mini", "counts"]
 
 
-def no_download(url: str) -> bytes:
-    raise ConnectionError(f"these tests do not use the network; asked for {url}")
+@pytest.fixture(autouse=True)
+def offline(monkeypatch: pytest.MonkeyPatch):
+    """A proxy at a port where nobody listens: every download fails at once."""
+    monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    monkeypatch.setenv("no_proxy", "")
 
 
-def load(name: str, monkeypatch: pytest.MonkeyPatch) -> tasks.Task:
-    monkeypatch.setattr(files, "download", no_download)
+def load(name: str) -> tasks.Task:
     file = tasks.REGISTRY[name].file
     folder = os.environ.get("QUIETGRAD_DATA")
     if file is not None and not (folder and (Path(folder) / file.name).is_file()):
@@ -47,8 +50,8 @@ def test_every_task_has_its_sizes_written_down():
 
 
 @pytest.mark.parametrize("name", SIZES)
-def test_sizes(name: str, monkeypatch: pytest.MonkeyPatch):
-    task = load(name, monkeypatch)
+def test_sizes(name: str):
+    task = load(name)
     test_rows = None if task.test is None else task.test.rows
     assert (task.dim, task.train.rows, test_rows, task.batch_size) == SIZES[name]
     assert task.train.dim == task.dim
@@ -57,8 +60,8 @@ def test_sizes(name: str, monkeypatch: pytest.MonkeyPatch):
 
 
 @pytest.mark.parametrize("name", SIZES)
-def test_log_density_and_gradient_are_finite(name: str, monkeypatch: pytest.MonkeyPatch):
-    task = load(name, monkeypatch)
+def test_log_density_and_gradient_are_finite(name: str):
+    task = load(name)
     z = jnp.asarray(0.5 * np.random.default_rng(0).standard_normal(task.dim))
     value, gradient = eqx.filter_jit(eqx.filter_value_and_grad(task.train.log_density))(z)
     assert jnp.isfinite(value)
@@ -104,15 +107,14 @@ def test_listing_needs_no_optional_package():
 @pytest.mark.parametrize("name", EMBEDDED)
 def test_embedded_tasks_load_offline(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.delenv("QUIETGRAD_DATA", raising=False)
-    monkeypatch.setattr(files, "cache_folder", lambda: tmp_path)
-    assert load(name, monkeypatch).simulated == (name == "counts")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert load(name).simulated == (name == "counts")
 
 
 @pytest.mark.parametrize("name", ["a1a", "frisk", "redwine", "redwine-mini"])
 def test_missing_data_says_how_to_supply_it(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.setenv("QUIETGRAD_DATA", str(tmp_path))
-    monkeypatch.setattr(files, "cache_folder", lambda: tmp_path)
-    monkeypatch.setattr(files, "download", no_download)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     file = tasks.REGISTRY[name].file
     assert file is not None
     with pytest.raises(DataNotFoundError, match=f"folder that holds {re.escape(file.name)}"):
@@ -135,15 +137,13 @@ def test_unknown_names_list_the_known_ones():
         ("diabetes-mini", "real-nvp-affine", 0.001),
     ],
 )
-def test_learning_rate_is_the_papers(
-    name: str, family: str, rate: float, monkeypatch: pytest.MonkeyPatch
-):
-    assert load(name, monkeypatch).learning_rate(family) == rate
+def test_learning_rate_is_the_papers(name: str, family: str, rate: float):
+    assert load(name).learning_rate(family) == rate
 
 
 @pytest.mark.parametrize("name", ["redwine", "redwine-mini", "diabetes", "diabetes-mini"])
-def test_networks_see_standardised_data(name: str, monkeypatch: pytest.MonkeyPatch):
-    task = load(name, monkeypatch)
+def test_networks_see_standardised_data(name: str):
+    task = load(name)
     assert task.test is not None
     for values in task.train.data:
         np.testing.assert_allclose(values.mean(axis=0), 0, atol=1e-10)
@@ -152,14 +152,14 @@ def test_networks_see_standardised_data(name: str, monkeypatch: pytest.MonkeyPat
     assert abs(task.test.data[1].mean()) > 1e-6
 
 
-def test_breast_cancer_standardises_inputs_only(monkeypatch: pytest.MonkeyPatch):
-    x, y = load("breast-cancer", monkeypatch).train.data
+def test_breast_cancer_standardises_inputs_only():
+    x, y = load("breast-cancer").train.data
     np.testing.assert_allclose(x.std(axis=0), 1, atol=1e-10)
     assert set(y.tolist()) == {0, 1}
 
 
-def test_a1a_is_shuffled_before_it_is_split(monkeypatch: pytest.MonkeyPatch):
-    task = load("a1a", monkeypatch)
+def test_a1a_is_shuffled_before_it_is_split():
+    task = load("a1a")
     assert task.test is not None
     # 349 of the 395 positive rows are among the first 1440 of RandomState(0).permutation(1605).
     assert (task.train.data[1].sum(), task.test.data[1].sum()) == (349, 46)

@@ -1,5 +1,6 @@
 """Looking a data file up: the order of the places, and what is said when there is none."""
 
+import functools
 import http.server
 import socket
 import sys
@@ -38,8 +39,8 @@ def named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "not" / "there" / "yet"
-    monkeypatch.setattr(files, "cache_folder", lambda: folder)
-    return folder
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder))
+    return folder / "quietgrad"
 
 
 def put(folder: Path, content: str) -> None:
@@ -47,35 +48,32 @@ def put(folder: Path, content: str) -> None:
     (folder / FILE.name).write_text(content)
 
 
-def test_named_folder_comes_first(named: Path, cache: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(files, "download", no_answer)
+def test_named_folder_comes_first(named: Path, cache: Path):
     put(named, "from named")
     put(cache, "from cache")
-    assert files.load(FILE, upper) == "FROM NAMED"
+    assert files.load(FILE, upper, no_answer) == "FROM NAMED"
 
 
-def test_cache_comes_second(named: Path, cache: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(files, "download", no_answer)
+@pytest.mark.usefixtures("named")
+def test_cache_comes_second(cache: Path):
     put(cache, "from cache")
     assert files.find(FILE) == cache / FILE.name
-    assert files.load(FILE, upper) == "FROM CACHE"
+    assert files.load(FILE, upper, no_answer) == "FROM CACHE"
 
 
 @pytest.mark.usefixtures("named")
-def test_download_comes_last_and_is_kept(cache: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(files, "download", lambda url: f"from {url}".encode())
+def test_download_comes_last_and_is_kept(cache: Path):
     assert files.find(FILE) is None
-    assert files.load(FILE, upper) == f"FROM {FILE.url}".upper()
+    found = files.load(FILE, upper, lambda url: f"from {url}".encode())
+    assert found == f"FROM {FILE.url}".upper()
     assert [path.name for path in cache.iterdir()] == [FILE.name]
-    monkeypatch.setattr(files, "download", no_answer)
-    assert files.load(FILE, upper) == f"FROM {FILE.url}".upper()
+    assert files.load(FILE, upper, no_answer) == found
 
 
 @pytest.mark.usefixtures("named")
-def test_download_with_wrong_content_is_not_kept(cache: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(files, "download", lambda _: b"<html>please log in</html>")
+def test_download_with_wrong_content_is_not_kept(cache: Path):
     with pytest.raises(ValueError, match="unexpected content in http://example.invalid/wine.csv"):
-        files.load(FILE, upper)
+        files.load(FILE, upper, lambda _: b"<html>please log in</html>")
     assert not (cache / FILE.name).exists()
 
 
@@ -83,9 +81,8 @@ def test_download_with_wrong_content_is_not_kept(cache: Path, monkeypatch: pytes
 def test_a_cache_that_cannot_be_written_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     blocked = tmp_path / "a file, not a folder"
     blocked.write_text("")
-    monkeypatch.setattr(files, "cache_folder", lambda: blocked)
-    monkeypatch.setattr(files, "download", lambda _: b"from afar")
-    assert files.load(FILE, upper) == "FROM AFAR"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(blocked))
+    assert files.load(FILE, upper, lambda _: b"from afar") == "FROM AFAR"
 
 
 @pytest.mark.usefixtures("cache")
@@ -110,30 +107,32 @@ def three_ways(message: str, cache: Path, url: str) -> None:
     assert f"downloaded from {url}" in message
 
 
-def test_missing_file_says_the_three_ways(named: Path, cache: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(files, "download", no_download)
+def test_missing_file_says_the_three_ways(named: Path, cache: Path):
     with pytest.raises(DataNotFoundError) as caught:
-        files.load(FILE, upper)
+        files.load(FILE, upper, no_download)
     assert isinstance(caught.value, FileNotFoundError)
     assert f"QUIETGRAD_DATA={named}" in str(caught.value)
     assert "offline, so" in str(caught.value)
     three_ways(str(caught.value), cache, FILE.url)
 
 
-def test_missing_pooch_says_the_three_ways(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+@pytest.fixture
+def no_pooch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("QUIETGRAD_DATA", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setitem(sys.modules, "pooch", None)
+
+
+@pytest.mark.usefixtures("no_pooch")
+def test_missing_pooch_says_the_three_ways(tmp_path: Path):
     with pytest.raises(DataNotFoundError, match="pooch") as caught:
         files.load(FILE, upper)
     assert "QUIETGRAD_DATA is not set" in str(caught.value)
     three_ways(str(caught.value), tmp_path / "quietgrad", FILE.url)
 
 
-def test_cache_is_read_without_pooch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.delenv("QUIETGRAD_DATA", raising=False)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setitem(sys.modules, "pooch", None)
+@pytest.mark.usefixtures("no_pooch")
+def test_cache_is_read_without_pooch(tmp_path: Path):
     put(tmp_path / "quietgrad", "from cache")
     assert files.load(FILE, upper) == "FROM CACHE"
 
@@ -155,13 +154,11 @@ def test_refused_connection_says_the_three_ways(listener: socket.socket, cache: 
 
 
 @pytest.mark.usefixtures("named")
-def test_a_server_that_never_answers_is_given_up(
-    listener: socket.socket, cache: Path, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(files, "TIMEOUT", (0.2, 0.2))
+def test_a_server_that_never_answers_is_given_up(listener: socket.socket, cache: Path):
     url = f"http://127.0.0.1:{listener.getsockname()[1]}/wine.csv"
+    soon = functools.partial(files.download, timeout=(0.2, 0.2))
     with pytest.raises(DataNotFoundError, match=r"read timeout=0\.2") as caught:
-        files.load(RawFile(FILE.name, url), upper)
+        files.load(RawFile(FILE.name, url), upper, soon)
     three_ways(str(caught.value), cache, url)
 
 

@@ -39,41 +39,37 @@ VARIANTS = {
 }
 
 
-def read(name: str, text: str, monkeypatch: pytest.MonkeyPatch):
-    with monkeypatch.context() as patch:
-        patch.setattr(DATASETS[name], "expect", lambda **_: None)
-        return DATASETS[name].parse(text)
+def read(name: str, text: str):
+    return DATASETS[name].parse(text, expect=lambda **_: None)
 
 
-def test_small_a1a(monkeypatch: pytest.MonkeyPatch):
-    x, y = read("a1a", SMALL["a1a"], monkeypatch)
+def test_small_a1a():
+    x, y = read("a1a", SMALL["a1a"])
     rows, columns = np.nonzero(x)
     assert list(zip(rows, columns, strict=True)) == [(0, 2), (0, 10), (1, 0), (1, 118)]
     assert y.tolist() == [0, 1]
 
 
-def test_small_frisk(monkeypatch: pytest.MonkeyPatch):
+def test_small_frisk():
     # Precinct 7 is 90% black and record 4 is no weapon crime: neither is in the subset.
-    group, site, offset, count = read("frisk", SMALL["frisk"], monkeypatch)
+    group, site, offset, count = read("frisk", SMALL["frisk"])
     assert group.tolist() == [0, 1, 2]
     assert site.tolist() == [0, 0, 0]
     assert count.tolist() == [75, 36, 1]
     np.testing.assert_allclose(np.exp(offset), [15, 30, 7.5])
 
 
-def test_small_redwine(monkeypatch: pytest.MonkeyPatch):
-    x, y = read("redwine", SMALL["redwine"], monkeypatch)
+def test_small_redwine():
+    x, y = read("redwine", SMALL["redwine"])
     assert x.tolist() == [[7.4, 3.5], [7.8, 3.2]]
     assert y.tolist() == [5, 6]
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("name", DATASETS)
-def test_white_space_does_not_matter(name: str, variant: str, monkeypatch: pytest.MonkeyPatch):
-    expected = read(name, SMALL[name], monkeypatch)
-    for one, other in zip(
-        expected, read(name, VARIANTS[variant](SMALL[name]), monkeypatch), strict=True
-    ):
+def test_white_space_does_not_matter(name: str, variant: str):
+    expected = read(name, SMALL[name])
+    for one, other in zip(expected, read(name, VARIANTS[variant](SMALL[name])), strict=True):
         np.testing.assert_array_equal(one, other)
 
 

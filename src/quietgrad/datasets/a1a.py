@@ -9,7 +9,7 @@ import numpy as np
 
 from .files import RawFile
 from .files import load as load_file
-from .tables import Table, expect
+from .tables import Expect, Table, expect
 
 FILE = RawFile(
     "a1a.txt",
@@ -25,7 +25,7 @@ def load() -> Table:
     return load_file(FILE, parse)
 
 
-def parse(text: str) -> Table:
+def parse(text: str, expect: Expect = expect) -> Table:
     """Read lines of `label index:value ...`; raise a `ValueError` unless they are a1a."""
     lines = [line.split() for line in text.splitlines() if line.strip()]
     label = np.array([float(line[0]) for line in lines])

@@ -40,8 +40,17 @@ class RawFile:
     sha256: str | None = None
 
 
-def load(file: RawFile, parse: Callable[[str], T]) -> T:
-    """What `parse` makes of the file's text; its `ValueError` is raised anew, naming the source.
+def download(url: str, timeout: tuple[float, float] = TIMEOUT) -> bytes:
+    """The bytes at `url`; raises an `OSError` when it does not answer in time."""
+    import pooch
+
+    buffer = io.BytesIO()
+    pooch.HTTPDownloader(timeout=timeout)(url, buffer, None)
+    return buffer.getvalue()
+
+
+def load(file: RawFile, parse: Callable[[str], T], download: Callable[[str], bytes] = download) -> T:
+    """What `parse` makes of the file's text; its `ValueError` is raised again, naming the source.
 
     Raises `DataNotFoundError`, which says how to supply the file, when there is none.
     """
@@ -69,15 +78,6 @@ def find(file: RawFile) -> Path | None:
 def places() -> dict[str, str]:
     """Where files are looked for, by name of the place."""
     return {FOLDER_VARIABLE: os.environ.get(FOLDER_VARIABLE, "not set"), "cache": str(cache_folder())}
-
-
-def download(url: str) -> bytes:
-    """The bytes at `url`; raises an `OSError` when it does not answer within `TIMEOUT`."""
-    import pooch
-
-    buffer = io.BytesIO()
-    pooch.HTTPDownloader(timeout=TIMEOUT)(url, buffer, None)
-    return buffer.getvalue()
 
 
 def fingerprint(arrays: Any) -> str:

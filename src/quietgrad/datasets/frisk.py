@@ -9,7 +9,7 @@ from jaxtyping import Int
 
 from .files import RawFile
 from .files import load as load_file
-from .tables import Counts, expect
+from .tables import Counts, Expect, expect
 
 FILE = RawFile(
     "frisk_with_noise.dat",
@@ -27,9 +27,9 @@ def load() -> Counts:
     return load_file(FILE, parse)
 
 
-def parse(text: str) -> Counts:
+def parse(text: str, expect: Expect = expect) -> Counts:
     """Read the records and take the subset; raise a `ValueError` unless they are frisk."""
-    stops, population, arrests, precinct, group, crime = _records(text).T
+    stops, population, arrests, precinct, group, crime = _records(text, expect).T
     cells = len(set(zip(precinct.tolist(), group.tolist(), crime.tolist(), strict=True)))
     expect(
         records=(900, len(stops)),
@@ -55,7 +55,7 @@ def parse(text: str) -> Counts:
     return Counts(group[kept] - 1, site, offset, stops[kept].astype(float))
 
 
-def _records(text: str) -> Int[np.ndarray, "records 6"]:
+def _records(text: str, expect: Expect) -> Int[np.ndarray, "records 6"]:
     lines = [line.split() for line in text.splitlines() if line.strip()]
     if COLUMNS not in lines:
         raise ValueError(f"expected a header line {' '.join(COLUMNS)!r}, found none")

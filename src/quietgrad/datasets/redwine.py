@@ -7,7 +7,7 @@ import numpy as np
 
 from .files import RawFile
 from .files import load as load_file
-from .tables import Table, expect
+from .tables import Expect, Table, expect
 
 FILE = RawFile(
     "winequality-red.csv",
@@ -23,7 +23,7 @@ def load() -> Table:
     return load_file(FILE, parse)
 
 
-def parse(text: str) -> Table:
+def parse(text: str, expect: Expect = expect) -> Table:
     """Read the `;`-separated table; raise a `ValueError` unless it is redwine."""
     lines = [line.split(";") for line in text.splitlines() if line.strip()]
     expect(

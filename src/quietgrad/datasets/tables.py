@@ -1,9 +1,13 @@
 """The shapes data comes in, how its rows are split, and the check of what was parsed."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
+
+# A check of figures, each given as (expected, found).
+Expect = Callable[..., None]
 
 
 class Table(NamedTuple):

@@ -14,6 +14,7 @@ import os
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import brought
@@ -25,7 +26,7 @@ from pages import TRUST, publish
 from zoo.judging import DO_NOT_TRUST, classify
 from zoo.reference import read, write
 from zoo.running import printed
-from zoo.store import FOLDER, Store, locked
+from zoo.store import FOLDER, Row, Store, locked
 
 from quietgrad._util.environment import current_environment
 
@@ -125,7 +126,14 @@ def run(given: argparse.Namespace) -> int:
     return int(faults > 0)
 
 
-def fit(rows: Store, name: str, tool: str, seed: int, precision: str) -> int:
+def fit(
+    rows: Store,
+    name: str,
+    tool: str,
+    seed: int,
+    precision: str,
+    run: Callable[..., Iterator[Row | str]] = printed,
+) -> int:
     """One fit in a process of its own: its row is stored and printed; whether it is a fault."""
     command = [sys.executable, "-m", "brought.cell", name, tool, str(seed)]
     # Of a process that dies, the environment is that of this one.
@@ -133,7 +141,7 @@ def fit(rows: Store, name: str, tool: str, seed: int, precision: str) -> int:
     with tempfile.TemporaryDirectory() as empty:
         began = time.time()
         environment = _environment(precision, empty) | {"CELL_STARTED": repr(began)}
-        for line in printed(command, environment, rows=1, limit=LIMIT):
+        for line in run(command, environment, rows=1, limit=LIMIT):
             if isinstance(line, str):
                 row = {"model": name, "tool": tool, "seed": seed, "status": "fault", "hint": line}
                 row |= {

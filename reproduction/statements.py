@@ -12,7 +12,7 @@ import json
 import math
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -465,11 +465,11 @@ def problems(results: Results, page: str, source: str | None = None) -> list[str
     return found
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Check everything; 1 if something is wrong."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--paper", type=Path, help="the paper's LaTeX source, for the quotations")
-    given = parser.parse_args().paper
+    given = parser.parse_args(arguments).paper
     source = None if given is None else given.read_text(encoding="utf-8")
     results = read()
     found = problems(results, PAGE.read_text(encoding="utf-8"), source)

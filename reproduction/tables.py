@@ -8,6 +8,7 @@ nothing, and exits with 1 if something would change.
 import argparse
 import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import blocks
@@ -26,13 +27,15 @@ def renewed(text: str, results: Results) -> str:
     return MARK.sub(lambda found: f"{found[1]}{TABLES[found[2]](results)}\n{found[3]}", text)
 
 
-def main() -> int:
-    """Rewrite the pages, or say which are out of date."""
+def main(
+    arguments: Sequence[str] | None = None, *, pages: Sequence[Path] = PAGES, here: Path = HERE
+) -> int:
+    """Rewrite the pages, or say which are out of date, by the cells that are stored `here`."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true")
-    check = parser.parse_args().check
-    results, stale = read(HERE), []
-    for page in PAGES:
+    check = parser.parse_args(arguments).check
+    results, stale = read(here), []
+    for page in pages:
         before = page.read_text(encoding="utf-8")
         after = renewed(before, results)
         if before == after:

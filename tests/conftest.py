@@ -2,11 +2,13 @@
 
 import atexit
 import ctypes
+import functools
 import gc
 import itertools
 import os
 import shutil
 import signal
+import sys
 import tempfile
 from pathlib import Path
 
@@ -52,6 +54,24 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 def key(request):
     """A fixed seed folded with the test's name: the same on every run, different in every test."""
     return key_of(request.node.nodeid)
+
+
+@pytest.fixture
+def register(monkeypatch):
+    """Add a family to the registry, for one test."""
+    from quietgrad import families
+
+    return functools.partial(monkeypatch.setitem, families.REGISTRY)
+
+
+@pytest.fixture
+def uninstall(monkeypatch):
+    """Make a module one that cannot be imported, for one test."""
+
+    def missing(module):
+        monkeypatch.setitem(sys.modules, module, None)
+
+    return missing
 
 
 @pytest.fixture

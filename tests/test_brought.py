@@ -189,10 +189,12 @@ def test_tools_refuse_models_of_the_other_language():
     assert "batches" in tools.refuses("nuts", brought.load("forest-batches"))
 
 
-def test_process_that_dies_is_a_row(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(models, "printed", lambda *_, **__: iter(["out of memory"]))
+def test_process_that_dies_is_a_row(tmp_path, capsys):
+    def dies(*_, **__):
+        return iter(["out of memory"])
+
     rows = Store("float32", tmp_path, zoo="brought", models=brought.REGISTRY)
-    assert models.fit(rows, "funnel", "auto", 0, "float32") == 1
+    assert models.fit(rows, "funnel", "auto", 0, "float32", run=dies) == 1
     (row,) = rows.rows("auto")
     assert (row["status"], row["hint"], row["verdict"]) == ("fault", "out of memory", "do not trust")
     assert "fault" in capsys.readouterr().out

@@ -67,7 +67,6 @@ def folder(tmp_path, monkeypatch):
     rows = [f"{a},{b},{a - b + 0.5 * e}" for a, b, e in rng.normal(size=(20, 3))]
     (tmp_path / "rows.csv").write_text("\n".join(["a,b,y", *rows]))
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(fit, "keep_compiled", lambda: None)
     return tmp_path
 
 

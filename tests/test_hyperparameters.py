@@ -11,7 +11,7 @@ from oracles import assert_mean, by_quadrature, flat
 from subjects import accepted
 
 import quietgrad as qg
-from quietgrad import estimators, families
+from quietgrad import estimators
 from quietgrad.diagnostics.propriety import findings as displacement
 from quietgrad.estimators import entropy
 from quietgrad.families import WithHyperparametersAndEntropy, beside
@@ -20,9 +20,9 @@ from quietgrad.targets.hyperparameters import fitted_beside, fixed_at
 MEANS = 12
 
 
-def test_it_keeps_the_promises_of_a_family(monkeypatch):
+def test_it_keeps_the_promises_of_a_family(register):
     name = "with-hyperparameters"
-    monkeypatch.setitem(families.REGISTRY, name, WithHyperparametersAndEntropy)
+    register(name, WithHyperparametersAndEntropy)
     small = [(case, p) for case, p in promises_of(name, largest=2) if case[2] is None]
     assert len([PROMISES[p].check(case) for case, p in small]) > 20
 

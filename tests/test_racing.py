@@ -126,8 +126,6 @@ def test_command_prints_a_table_and_writes_json(folder):
         ("missing.py:target", ["my_model.py:target", "missing.py"]),
     ],
 )
-# The arguments come from `sys.argv`, as they do where it is called by its name.
-@pytest.mark.filterwarnings("ignore:Cyclopts application invoked without tokens")
 @pytest.mark.usefixtures("folder")
 def test_bugs_in_a_users_model_end_in_a_helpful_message(place, words, monkeypatch, capsys):
     """In this process, which has imported jax: an error that is not caught would be this test's."""
@@ -136,9 +134,8 @@ def test_bugs_in_a_users_model_end_in_a_helpful_message(place, words, monkeypatc
     monkeypatch.setattr(
         importlib.import_module("quietgrad.racing.race"), "entrants_for", lambda full_batch: field
     )
-    monkeypatch.setattr(sys, "argv", ["quietgrad", "race", place, "--seconds", "0.02"])
     with pytest.raises(SystemExit) as ended:
-        cli.main()
+        cli.main(["race", place, "--seconds", "0.02"])
     assert ended.value.code == 2
     told = capsys.readouterr().err
     assert "Traceback" not in told

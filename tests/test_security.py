@@ -188,7 +188,6 @@ def test_markup_of_the_terminal_is_text(tmp_path, monkeypatch, capsys):
     model += "target = qg.Target.from_logdensity(lambda z: -0.5 * jnp.sum(z**2), dim=2)\n"
     (folder / "model.py").write_text(model)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(fit, "keep_compiled", lambda: None)
     code = fit.fit_command(
         "m[/red]/model.py:target", method="sgd", family="mean-field", seed=0, json_path=None, steps=20
     )

@@ -116,8 +116,8 @@ def test_fits_find_the_posterior(method, kind, files, blocks, data, key):
     assert result.sample(key, 3).shape == (3, DIM)
 
 
-def test_results_do_not_depend_on_how_steps_are_cut(files, key, monkeypatch):
-    monkeypatch.setattr(streaming, "POOL_ROWS", 500)
+@pytest.mark.usefixtures("small")
+def test_results_do_not_depend_on_how_steps_are_cut(files, key):
     ends = []
     for every in (35, 60):
         method = qg.Sgd(steps=60, evaluate_every=every)

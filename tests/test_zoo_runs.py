@@ -44,7 +44,7 @@ def test_a_fit_is_stored_once_and_in_the_order_of_the_zoo(tmp_path):
     assert [place["commit"] for place in rows.environments("auto").values()] == ["1" * 40]
 
 
-def test_a_process_that_dies_is_a_row_and_another_goes_on(monkeypatch):
+def test_a_process_that_dies_is_a_row_and_another_goes_on():
     started = []
 
     def lines(model, jobs, *, cold):
@@ -56,9 +56,9 @@ def test_a_process_that_dies_is_a_row_and_another_goes_on(monkeypatch):
                 return
             yield row_of(model, tool, seed)
 
-    monkeypatch.setattr(running, "_lines", lines)
     jobs = [("auto", 0), ("auto", 1), ("bam", 0)]
-    rows = [row for row, place in running.fits("logistic", jobs, cold=False) if place == HERE]
+    fits = running.fits("logistic", jobs, cold=False, run=lines)
+    rows = [row for row, place in fits if place == HERE]
     assert [(row["tool"], row["seed"]) for row in rows] == jobs
     assert [row.get("status") for row in rows] == [None, "fault", None]
     assert rows[1]["hint"] == "out of memory"

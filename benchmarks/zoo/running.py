@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from .judging import DO_NOT_TRUST
@@ -15,7 +15,20 @@ from .store import Row
 LIMIT = 900.0
 
 
-def fits(model: str, jobs: list[tuple[str, int]], *, cold: bool) -> Iterator[tuple[Row, Row]]:
+def lines_of(model: str, jobs: list[tuple[str, int]], *, cold: bool) -> Iterator[Row | str]:
+    """What a process with these fits prints."""
+    command = [sys.executable, "-m", "zoo.cell", model, *(f"{tool}:{seed}" for tool, seed in jobs)]
+    environment = os.environ | {"JAX_ENABLE_X64": "1", "TQDM_DISABLE": "1"}
+    return printed(command + ["--cold"] * cold, environment, rows=len(jobs))
+
+
+def fits(
+    model: str,
+    jobs: list[tuple[str, int]],
+    *,
+    cold: bool,
+    run: Callable[..., Iterator[Row | str]] = lines_of,
+) -> Iterator[tuple[Row, Row]]:
     """Row and environment of each (tool, seed), in their order.
 
     All are made by one process, so that programs are shared. If it dies or takes too long, the fit it
@@ -23,7 +36,7 @@ def fits(model: str, jobs: list[tuple[str, int]], *, cold: bool) -> Iterator[tup
     """
     left, environment = list(jobs), {}
     while left:
-        for line in _lines(model, list(left), cold=cold):
+        for line in run(model, list(left), cold=cold):
             if isinstance(line, str):
                 tool, seed = left.pop(0)
                 yield failed(model, tool, seed, line), environment
@@ -32,12 +45,6 @@ def fits(model: str, jobs: list[tuple[str, int]], *, cold: bool) -> Iterator[tup
                 yield line, environment
             else:
                 environment = line
-
-
-def _lines(model: str, jobs: list[tuple[str, int]], *, cold: bool) -> Iterator[Row | str]:
-    command = [sys.executable, "-m", "zoo.cell", model, *(f"{tool}:{seed}" for tool, seed in jobs)]
-    environment = os.environ | {"JAX_ENABLE_X64": "1", "TQDM_DISABLE": "1"}
-    return printed(command + ["--cold"] * cold, environment, rows=len(jobs))
 
 
 def printed(

@@ -4,7 +4,7 @@ Where a study has no run on the paper's data, the embedded task with the same ki
 for it, and the claim says so.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -163,9 +163,11 @@ class Evidence:
         return self._respectable[record.cell.name]
 
 
-def plateaus(matches: Sequence[Match]) -> tuple[list[Match], str]:
+def plateaus(
+    matches: Sequence[Match], arrived: Callable[[Record], bool] = on_plateau
+) -> tuple[list[Match], str]:
     """The matches in which every run has reached a plateau, and a remark if that is not all of them."""
-    ended = [match for match in matches if all(map(on_plateau, match))]
+    ended = [match for match in matches if all(map(arrived, match))]
     if len(ended) == len(matches):
         return ended, ""
     return ended, f" (in the {len(ended)} of {len(matches)} repetitions that reached a plateau)"

@@ -11,7 +11,6 @@ from flowjax.flows import coupling_flow, planar_flow
 from subjects import family
 
 import quietgrad as qg
-from quietgrad import families
 from quietgrad.adapters.flowjax import AutoregressiveFlow, CouplingFlow, FlowjaxFlow, SplineFlow
 
 # The flow and the largest dim at which it is asked for its promises, which take long to compile.
@@ -21,9 +20,9 @@ CHECKED = {"flowjax-coupling": (CouplingFlow, 2), "flowjax-autoregressive": (Aut
 @pytest.mark.parametrize(
     "name", ["flowjax-coupling", pytest.param("flowjax-autoregressive", marks=pytest.mark.slow)]
 )
-def test_it_keeps_the_promises_of_a_family(name, monkeypatch):
+def test_it_keeps_the_promises_of_a_family(name, register):
     cls, largest = CHECKED[name]
-    monkeypatch.setitem(families.REGISTRY, name, cls)
+    register(name, cls)
     kept = [PROMISES[p].check(case) for case, p in promises_of(name, largest)]
     assert len(kept) > 20
 

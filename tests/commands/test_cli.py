@@ -46,7 +46,7 @@ def test_a_message_has_its_own_notes_and_not_those_of_jax(monkeypatch, capsys):
     with pytest.raises(ValueError, match="what is wrong") as caught:
         jax.jit(fails)(1.0)
     assert len(caught.value.__notes__) > 1, "jax adds no note: nothing is left to leave out"
-    monkeypatch.setattr(cli, "app", lambda result_action: jax.jit(fails)(1.0))
+    monkeypatch.setattr(cli, "app", lambda *_, **__: jax.jit(fails)(1.0))
     with pytest.raises(SystemExit) as ended:
         cli.main()
     assert ended.value.code == 2

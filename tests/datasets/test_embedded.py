@@ -1,6 +1,6 @@
 """The data that needs no download."""
 
-import sys
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -19,8 +19,8 @@ def test_simulated_counts():
     assert (round(exposure.min()), round(exposure.max())) == (16, 527)
 
 
-def test_missing_scikit_learn_names_the_extra(monkeypatch: pytest.MonkeyPatch):
+def test_missing_scikit_learn_names_the_extra(uninstall: Callable[[str], None]):
     for module in ("sklearn", "sklearn.datasets"):
-        monkeypatch.setitem(sys.modules, module, None)
+        uninstall(module)
     with pytest.raises(ImportError, match=r"pip install 'quietgrad\[study\]'"):
         embedded.diabetes()

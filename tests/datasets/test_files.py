@@ -3,8 +3,8 @@
 import functools
 import http.server
 import socket
-import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -117,10 +117,10 @@ def test_missing_file_says_the_three_ways(named: Path, cache: Path):
 
 
 @pytest.fixture
-def no_pooch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def no_pooch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, uninstall: Callable[[str], None]):
     monkeypatch.delenv("QUIETGRAD_DATA", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setitem(sys.modules, "pooch", None)
+    uninstall("pooch")
 
 
 @pytest.mark.usefixtures("no_pooch")

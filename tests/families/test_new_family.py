@@ -17,7 +17,7 @@ from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float, Key
 from subjects import accepted, family, target_2d
 
-from quietgrad import estimators, families
+from quietgrad import estimators
 from quietgrad.families import AbstractFamily, AbstractFlow, MeanField
 from quietgrad.families.bases import AbstractBase, Normal
 from quietgrad.families.flow import AbstractLayer
@@ -62,9 +62,9 @@ class TriangularFlow(AbstractFlow):
 
 
 @pytest.fixture(autouse=True)
-def registered(monkeypatch):
+def registered(register):
     """The one line."""
-    monkeypatch.setitem(families.REGISTRY, NAME, TriangularFlow)
+    register(NAME, TriangularFlow)
 
 
 def test_it_keeps_the_promises_of_a_family():

@@ -11,7 +11,6 @@ from oracles import assert_same
 from structured_members import STRUCTURES, arrays_within, member
 from subjects import cast
 
-from quietgrad import families
 from quietgrad.families import Arrowhead, Chain, FullRank, LowRank, MeanField
 from quietgrad.structure import Structure
 
@@ -51,9 +50,9 @@ MEMBERS = {
 
 
 @pytest.fixture(autouse=True)
-def registered(monkeypatch):
+def registered(register):
     for name, made in MEMBERS.items():
-        monkeypatch.setitem(families.REGISTRY, name, made)
+        register(name, made)
 
 
 @pytest.mark.parametrize("dim", DIMS[:3])

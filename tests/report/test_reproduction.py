@@ -84,23 +84,18 @@ def test_page_and_figures_with_a_timing_pass(copy, tmp_path):
     assert f"{steps * 21e-6:.2f}" in page
 
 
-def test_tables_are_up_to_date(tables, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["tables.py", "--check"])
-    assert tables.main() == 0, capsys.readouterr().out
+def test_tables_are_up_to_date(tables, capsys):
+    assert tables.main(["--check"]) == 0, capsys.readouterr().out
     marked = [name for page in tables.PAGES for _, name, _ in tables.MARK.findall(page.read_text())]
     assert set(marked) == tables.TABLES.keys()
 
 
-def test_a_table_that_was_changed_by_hand_is_found(tables, copy, monkeypatch, tmp_path):
+def test_a_table_that_was_changed_by_hand_is_found(tables, copy, tmp_path):
     page = tmp_path / "page.md"
     page.write_text("before\n<!-- table: bias -->\n| typed by hand |\n<!-- end -->\nafter\n")
-    monkeypatch.setattr(tables, "PAGES", (page,))
-    monkeypatch.setattr(tables, "HERE", copy)
-    monkeypatch.setattr(sys, "argv", ["tables.py", "--check"])
-    assert tables.main() == 1
+    assert tables.main(["--check"], pages=(page,), here=copy) == 1
     assert "typed by hand" in page.read_text()
-    monkeypatch.setattr(sys, "argv", ["tables.py"])
-    assert tables.main() == 0
+    assert tables.main([], pages=(page,), here=copy) == 0
     text = page.read_text()
     assert "typed by hand" not in text
     assert text.startswith("before\n<!-- table: bias -->\n| where |")
@@ -113,9 +108,8 @@ def statements(tables):
     return importlib.import_module("statements")
 
 
-def test_every_statement_holds(statements, capsys, monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["statements.py"])
-    assert statements.main() == 0, capsys.readouterr().out
+def test_every_statement_holds(statements, capsys):
+    assert statements.main([]) == 0, capsys.readouterr().out
 
 
 def test_a_cell_that_changes_a_sentence_is_found(statements):

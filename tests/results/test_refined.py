@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import math
-import sys
 from typing import ClassVar
 
 import jax
@@ -195,16 +194,15 @@ def test_a_fit_refined_is_used_like_a_result(key):
     assert result.for_nuts(chains=3).start.shape == (3, 2)
 
 
-def test_bad_arguments_are_told_before_the_fit(key, monkeypatch):
+def test_bad_arguments_are_refused_before_the_fit(key, uninstall):
     target, _ = correlated()
     with pytest.raises(ValueError, match="positive number of seconds; got -1"):
         fit(target, refine=-1, key=key)
     with pytest.raises(ValueError, match="no sampler 'stan'; there are numpyro, blackjax"):
         engine("stan")
     for package, _ in ENGINES.values():
-        monkeypatch.setitem(sys.modules, package, None)
-        monkeypatch.delitem(sys.modules, f"quietgrad.adapters.nuts.with_{package}", raising=False)
-    monkeypatch.setitem(sys.modules, "numpyro.infer.hmc", None)
+        uninstall(package)
+        uninstall(f"quietgrad.adapters.nuts.with_{package}")
     with pytest.raises(ImportError, match=r"quietgrad\[numpyro\].*quietgrad\[peers\]"):
         fit(target, refine=True, key=key)
 

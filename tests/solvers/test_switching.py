@@ -9,7 +9,7 @@ import pytest
 import quietgrad as qg
 from quietgrad.fitting import run as run_fit
 from quietgrad.session import Evaluation, Problem, Recorder
-from quietgrad.solvers import choosing, stochastic
+from quietgrad.solvers import choosing
 
 
 @pytest.fixture
@@ -40,14 +40,17 @@ def test_a_far_start_is_drifting(narrow):
     assert [d.kind for d in session.decisions] == ["drift"]
 
 
-def test_noise_brings_the_best_of_the_field_and_the_run_goes_on_with_it(narrow, monkeypatch):
+def test_noise_brings_the_best_of_the_field_and_the_run_goes_on_with_it(narrow):
     quiet = qg.Pathwise(sampler="antithetic", entropy="stl", draws=2)
-    monkeypatch.setattr(choosing, "candidates", lambda q: {choosing.name_of(quiet): quiet})
-    monkeypatch.setattr(stochastic, "cheapest", lambda q: qg.Pathwise(draws=1))
-    result = run(narrow, choosing.Switching(averaged=0.0))
+    switch = choosing.Switching(
+        averaged=0.0,
+        first=lambda q: qg.Pathwise(draws=1),
+        candidates=lambda q: {choosing.name_of(quiet): quiet},
+    )
+    result = run(narrow, switch)
     assert "choose" in [d.kind for d in result.decisions]
     assert result.estimator == quiet
-    again = run(narrow, choosing.Switching(averaged=0.0))
+    again = run(narrow, switch)
     np.testing.assert_array_equal(again.q.loc, result.q.loc)
 
 

@@ -8,7 +8,6 @@ import hashlib
 import json
 import os
 import socket
-import sys
 import threading
 from pathlib import Path
 
@@ -18,7 +17,6 @@ import test_fit_command
 import toys
 
 from quietgrad import cli
-from quietgrad.cli.commands import fit, race
 from quietgrad.study.store import Store
 
 pytestmark = pytest.mark.filterwarnings("ignore:Cyclopts application invoked:UserWarning")
@@ -45,6 +43,13 @@ def study(tmp_path_factory):
 
 
 @pytest.fixture
+def dask(monkeypatch):
+    """The engine, which waits a second for a scheduler."""
+    found = pytest.importorskip("quietgrad.study.engines.dask")
+    monkeypatch.setattr(found, "CONNECT_SECONDS", 1)
+
+
+@pytest.fixture
 def folder(study, tmp_path, monkeypatch):
     """The study, a model and an old result in a folder of their own, with a blank in its name."""
     here = tmp_path / "a folder"
@@ -54,8 +59,6 @@ def folder(study, tmp_path, monkeypatch):
     (here / "model.py").write_text(MODEL)
     (here / "result.json").write_text('{"kept": true}')
     monkeypatch.chdir(here)
-    for command in (fit, race):
-        monkeypatch.setattr(command, "keep_compiled", lambda: None)
     monkeypatch.setenv("JAX_ENABLE_COMPILATION_CACHE", "false")
     return here
 
@@ -68,11 +71,10 @@ def contents(folder):
     }
 
 
-def call(arguments, monkeypatch, capsys):
+def call(arguments, capsys):
     """Exit code and output of the command; anything but an exit is a traceback for the user."""
-    monkeypatch.setattr(sys, "argv", ["quietgrad", *arguments])
     with pytest.raises(SystemExit) as ended:
-        cli.main()
+        cli.main(arguments)
     told = capsys.readouterr()
     return ended.value.code, " ".join((told.out + told.err).split())
 
@@ -324,12 +326,12 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_message_an_exit_code_and_nothing_lost(name, folder, monkeypatch, capsys):
+def test_a_message_an_exit_code_and_nothing_lost(name, folder, capsys):
     prepare, arguments, code, words = CASES[name]
     if prepare is not None:
         prepare(folder)
     before = contents(folder)
-    ended, told = call(arguments, monkeypatch, capsys)
+    ended, told = call(arguments, capsys)
     assert ended == code, told
     missing = [word for word in words if word not in told]
     assert not missing, f"{missing} not in: {told}"
@@ -338,18 +340,18 @@ def test_a_message_an_exit_code_and_nothing_lost(name, folder, monkeypatch, caps
 
 
 @pytest.mark.skipif(not SYSTEM.is_dir(), reason="needs a file system that nobody can write to")
-def test_a_file_system_that_cannot_be_written(folder, monkeypatch, capsys):
+def test_a_file_system_that_cannot_be_written(folder, capsys):
     before = contents(folder)
-    code, told = call(["study", "own.toml", "--out", "/sys/quietgrad"], monkeypatch, capsys)
+    code, told = call(["study", "own.toml", "--out", "/sys/quietgrad"], capsys)
     assert code == 2
     assert "/sys/quietgrad" in told
     assert contents(folder) == before
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a disk that is always full")
-def test_a_full_disk_at_the_end_of_a_fit(folder, monkeypatch, capsys):
+def test_a_full_disk_at_the_end_of_a_fit(folder, capsys):
     """The answer is printed before it is written, and the command says that it is not stored."""
-    code, told = call([*FIT, "--json", "/dev/full"], monkeypatch, capsys)
+    code, told = call([*FIT, "--json", "/dev/full"], capsys)
     assert code == 1
     assert "No space left" in told
     assert "ELBO" in told
@@ -362,7 +364,7 @@ def test_a_full_disk_leaves_the_old_result(folder, monkeypatch, capsys):
 
     monkeypatch.setattr(os, "fsync", full)
     before = contents(folder)
-    code, told = call([*FIT, "--json", "result.json"], monkeypatch, capsys)
+    code, told = call([*FIT, "--json", "result.json"], capsys)
     assert (code, "No space left" in told) == (1, True)
     assert contents(folder) == before
 
@@ -380,28 +382,27 @@ def test_a_full_disk_ends_a_study_and_a_rerun_completes_it(folder, monkeypatch, 
 
     monkeypatch.setattr(os, "fsync", full)
     before = contents(folder)
-    code, told = call(study, monkeypatch, capsys)
+    code, told = call(study, capsys)
     assert (code, "No space left" in told) == (1, True)
     assert len(list((folder / "new" / "cells").glob("*.parquet"))) == 1
-    monkeypatch.setattr(os, "fsync", sync)
-    code, told = call(study, monkeypatch, capsys)
+    # From the fourth on there is room again.
+    code, told = call(study, capsys)
     assert (code, "4 done" in told) == (0, True)
     assert before.items() <= contents(folder).items()
 
 
-def test_paths_with_blanks_work(folder, monkeypatch, capsys):
+def test_paths_with_blanks_work(folder, capsys):
     (folder / "my model.py").write_text(MODEL)
     arguments = ["fit", "my model.py:target", *FIT[2:], "--json", "my result.json"]
-    assert call(arguments, monkeypatch, capsys)[0] in (0, 3)
+    assert call(arguments, capsys)[0] in (0, 3)
     assert json.loads((folder / "my result.json").read_text())["model"] == "my model.py:target"
 
 
-def test_a_scheduler_that_is_not_there(folder, monkeypatch, capsys):
-    dask = pytest.importorskip("quietgrad.study.engines.dask")
-    monkeypatch.setattr(dask, "CONNECT_SECONDS", 1)
+@pytest.mark.usefixtures("dask")
+def test_a_scheduler_that_is_not_there(folder, capsys):
     before = contents(folder)
     study = ["study", "own.toml", "--out", "new", "--engine", "dask://tcp://127.0.0.1:1"]
-    code, told = call(study, monkeypatch, capsys)
+    code, told = call(study, capsys)
     assert code == 2
     assert "no Dask scheduler answers at" in told
     assert "127.0.0.1:1" in told
@@ -410,16 +411,15 @@ def test_a_scheduler_that_is_not_there(folder, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize("said", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n" * 4], ids=["silent", "web"])
-def test_a_port_where_something_else_listens(folder, monkeypatch, capsys, said):
-    dask = pytest.importorskip("quietgrad.study.engines.dask")
-    monkeypatch.setattr(dask, "CONNECT_SECONDS", 1)
+@pytest.mark.usefixtures("dask")
+def test_a_port_where_something_else_listens(folder, capsys, said):
     before = contents(folder)
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
         greeter = threading.Thread(target=greet_and_wait, args=(server, said), daemon=True)
         greeter.start()
         study = ["study", "own.toml", "--out", "new", "--engine", f"dask://tcp://{address}"]
-        code, told = call(study, monkeypatch, capsys)
+        code, told = call(study, capsys)
     assert code == 2
     assert f"no Dask scheduler answers at tcp://{address}: " in told
     assert "something listens there" in told
@@ -436,12 +436,12 @@ def greet_and_wait(server, said):
 
 
 @pytest.mark.slow  # a race compiles every entrant
-def test_a_missing_extra_names_it(folder, monkeypatch, capsys):
+def test_a_missing_extra_names_it(folder, uninstall, capsys):
     """The packages are imported when the command needs them, and are made to be missing here."""
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    uninstall("matplotlib")
     arguments = ["race", "model.py:target", "--seconds", "0.01", "--plot", "race.png"]
     before = contents(folder)
-    code, told = call(arguments, monkeypatch, capsys)
+    code, told = call(arguments, capsys)
     assert (code, "pip install 'quietgrad[study]'" in told) == (2, True)
     assert contents(folder) == before
 

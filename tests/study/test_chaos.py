@@ -167,15 +167,14 @@ def test_dask_workers_that_die_while_they_start_are_replaced(
     tell("Dask workers killed while they started, again and again; others did the study")
 
 
-def test_without_any_dask_worker_others_are_started(monkeypatch):
+def test_without_any_dask_worker_others_are_started():
     """As after a nanny that gave up: nobody is left, and none would come by itself."""
-    monkeypatch.setattr(dask, "ALONE_SECONDS", 1.0)
     settings = {"threads_per_worker": 1, "dashboard_address": None}
     with LocalCluster(n_workers=1, **settings) as cluster, Client(cluster) as client:
         cluster.scale(0)
         while client.nthreads():
             time.sleep(0.05)
-        (done,) = dask._completed([client.submit(abs, -3)], client, cluster)
+        (done,) = dask._completed([client.submit(abs, -3)], client, cluster, alone_seconds=1.0)
         assert done.result() == 3
 
 

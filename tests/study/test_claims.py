@@ -228,10 +228,10 @@ def test_a_start_that_is_still_on_its_way_does_not_move_claims_about_the_end():
     assert "of 69 races" in claim(fabricated.study(reps=3, bend=slow), 1).why
 
 
-def test_a_comparison_counts_when_all_of_its_runs_have_arrived(monkeypatch):
+def test_a_comparison_counts_when_all_of_its_runs_have_arrived():
     flat, rising = fabricated.study()[:2]
-    monkeypatch.setattr(evidence, "on_plateau", lambda run: run is flat)
-    ended, remark = evidence.plateaus([(flat, rising), (flat, flat), (rising, rising)])
+    matches = [(flat, rising), (flat, flat), (rising, rising)]
+    ended, remark = evidence.plateaus(matches, lambda run: run is flat)
     assert ended == [(flat, flat)]
     assert remark == " (in the 1 of 3 repetitions that reached a plateau)"
 

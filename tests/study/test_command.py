@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 
 import pytest
 import toys
@@ -76,7 +75,7 @@ def test_overrides_and_the_default_directory(tmp_path, monkeypatch, capsys, inst
 
 def test_a_complete_study_of_the_users_own_with_its_page(tmp_path, capsys, monkeypatch):
     # What else is timed on this host need not be waited for.
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
     toys.spec(tmp_path)
     out = tmp_path / "out"
     assert call("study", tmp_path / "own.toml", "--out", out, "--engine", "inprocess") == 0

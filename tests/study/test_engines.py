@@ -2,10 +2,11 @@
 
 import contextlib
 import dataclasses
+import functools
 import io
 import multiprocessing
+import os
 import signal
-import tempfile
 import threading
 import time
 from pathlib import Path
@@ -15,7 +16,6 @@ import pytest
 import toys
 from rich.console import Console
 
-from quietgrad.study import run_cell
 from quietgrad.study.engines import REGISTRY, engine, inprocess, processes
 from quietgrad.study.locks import directory_lock, host_lock
 from quietgrad.study.plan import plan
@@ -27,7 +27,6 @@ from quietgrad.study.store import Store
 @pytest.fixture(autouse=True)
 def own_lock(tmp_path, monkeypatch):
     """Tests beside this one time things, too, and need not wait for it."""
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setenv("JAX_ENABLE_COMPILATION_CACHE", "false")
 
@@ -67,14 +66,12 @@ def test_in_process_all_kinds_of_ends(tmp_path):
     assert (fresh.ran, fresh.exit_code) == (1, 0)
 
 
-def test_processes_survive_crashes_and_hangs(tmp_path, monkeypatch):
-    monkeypatch.setattr(processes, "GRACE_SECONDS", 1.0)
-    monkeypatch.setattr(processes, "group_ahead", lambda jobs, place: [])
+def test_processes_survive_crashes_and_hangs(tmp_path):
     # The hang comes in a process that has imported jax, however long that takes on a busy machine.
     jobs = plan(only(toys.spec(tmp_path), "nocv", "hangs", "crashes", timeout=300.0))
     jobs[1] = dataclasses.replace(jobs[1], timeout=1.0)
     store, (progress, _) = Store(tmp_path / "out").create(), told(3, terminal=False)
-    processes.run(jobs, store, progress)
+    processes.run(jobs, store, progress, grace=1.0, ahead=lambda jobs, place: [])
     assert progress.counts == {"done": 1, "failed": 1, "timeout": 1}
     records = {record.cell.label: record for record in toys.stored(tmp_path).values()}
     assert "died: signal 9" in records["crashes"].reason
@@ -96,7 +93,7 @@ def test_processes_and_in_process_agree_on_untimed_cells(tmp_path):
         np.testing.assert_allclose(record.column("elbo"), there[name].column("elbo"), rtol=1e-9)
 
 
-def test_a_dask_worker_that_does_not_end_in_time_does_not_fail_a_study(monkeypatch):
+def test_a_dask_worker_that_does_not_end_in_time_does_not_fail_a_study():
     dask = pytest.importorskip("quietgrad.study.engines.dask")
     ended = []
 
@@ -108,13 +105,12 @@ def test_a_dask_worker_that_does_not_end_in_time_does_not_fail_a_study(monkeypat
             ended.append(True)
             raise TimeoutError
 
-    monkeypatch.setattr(dask, "LocalCluster", Stubborn)
-    with dask._cluster([], None) as cluster:
+    with dask._cluster([], None, Stubborn) as cluster:
         assert isinstance(cluster, Stubborn)
     assert ended == [True]
 
 
-def test_a_cell_that_hangs_ends_its_dask_worker_and_is_not_tried_again(tmp_path, monkeypatch):
+def test_a_cell_that_hangs_ends_its_dask_worker_and_is_not_tried_again(tmp_path):
     """Where the process would end, the thread that hangs is let go instead."""
     dask = pytest.importorskip("quietgrad.study.engines.dask")
     (job, *_) = toys.jobs(tmp_path)
@@ -126,21 +122,16 @@ def test_a_cell_that_hangs_ends_its_dask_worker_and_is_not_tried_again(tmp_path,
         assert ended.wait(60)
         raise SystemExit
 
-    monkeypatch.setattr(dask, "GRACE_SECONDS", 0.1)
-    monkeypatch.setattr(dask, "_pin_threads", lambda: None)
-    monkeypatch.setattr(dask.os, "_exit", lambda code: ended.set())
-    monkeypatch.setattr(run_cell, "run_cell", hang)
+    ending = {"grace": 0.1, "end_process": lambda code: ended.set()}
     with pytest.raises(SystemExit):
-        dask.run_on_worker(job.to_json(), str(store.root), "this run")
+        dask.run_once(job, store, "this run", hang, **ending)
     record = store.read(job.cell)
     assert record is not None
     assert (record.status, record.reason) == ("timeout", "killed after 0.1 s (timeout 0 s)")
     # Dask hands it to the next worker, which only reads what came of it; another run tries again.
-    assert dask.run_on_worker(job.to_json(), str(store.root), "this run") == "timeout"
+    assert dask.run_once(job, store, "this run", hang, **ending) == "timeout"
     assert len(calls) == 1
-    monkeypatch.setattr(run_cell, "run_cell", toys.fake)
-    monkeypatch.setattr(dask, "GRACE_SECONDS", 60.0)
-    assert dask.run_on_worker(job.to_json(), str(store.root), "another run") == "done"
+    assert dask.run_once(job, store, "another run", toys.fake) == "done"
 
 
 def test_untimed_jobs_are_shared_out_whole_compile_groups_first(tmp_path):
@@ -151,7 +142,7 @@ def test_untimed_jobs_are_shared_out_whole_compile_groups_first(tmp_path):
     assert processes._lanes([], 2) == []
 
 
-def test_ctrl_c_keeps_what_is_stored(tmp_path, monkeypatch):
+def test_ctrl_c_keeps_what_is_stored(tmp_path):
     calls = []
 
     def interrupted(job):
@@ -160,14 +151,11 @@ def test_ctrl_c_keeps_what_is_stored(tmp_path, monkeypatch):
             raise KeyboardInterrupt
         return toys.fake(job)
 
-    monkeypatch.setattr(inprocess, "run_cell", interrupted)
-    monkeypatch.setattr(inprocess, "precompile", lambda jobs: None)
     made = toys.spec(tmp_path)
-    outcome = toys.run(made, tmp_path, engine="inprocess")
+    outcome = toys.run(made, tmp_path, engine=functools.partial(inprocess.run, run_cell=interrupted))
     assert outcome.exit_code == 130
     assert outcome.counts == {"done": 2, "missing": 2}
-    monkeypatch.setattr(inprocess, "run_cell", toys.fake)
-    resumed = toys.run(made, tmp_path, engine="inprocess")
+    resumed = toys.run(made, tmp_path, engine=functools.partial(inprocess.run, run_cell=toys.fake))
     assert (resumed.ran, resumed.exit_code) == (2, 0)
 
 
@@ -179,7 +167,7 @@ def test_two_coordinators_do_not_share_a_directory(tmp_path):
 
 
 def hold(folder: str, seconds: float) -> None:
-    tempfile.tempdir = folder
+    os.environ["TMPDIR"] = folder
     with host_lock():
         Path(folder, "held").touch()
         time.sleep(seconds)

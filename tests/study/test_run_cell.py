@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-import types
 
 import jax
 import jax.numpy as jnp
@@ -11,9 +10,7 @@ import pytest
 import toys
 from subjects import PROGRAMS
 
-from quietgrad.study import evaluator
 from quietgrad.study import precompile as compiling
-from quietgrad.study import run_cell as running
 from quietgrad.study.noise import _deviations, _paired_ratio
 from quietgrad.study.plan import plan
 from quietgrad.study.records import read_record, write_record
@@ -109,12 +106,11 @@ def test_precompiling_compiles_everything_and_changes_nothing(tmp_path):
     np.testing.assert_array_equal(cold.column("elbo"), precompiled[3].column("elbo"))
 
 
-def test_full_memory_is_given_back(tmp_path, monkeypatch):
+def test_full_memory_is_given_back(tmp_path):
     jobs = toys.jobs(tmp_path)
     run_cell(jobs[0])
     assert compile_seconds
-    monkeypatch.setattr(compiling, "MEMORY_BYTES", 0)
-    compiling.precompile([])
+    compiling.precompile([], memory_bytes=0)
     assert not compile_seconds
 
 
@@ -135,17 +131,18 @@ def test_what_an_estimator_does_not_support_is_skipped_with_its_reason(job):
     assert len(record.columns) == 0
 
 
-def test_time_runs_out_at_an_evaluation_and_what_was_reached_is_kept(job, monkeypatch):
+def test_time_runs_out_at_an_evaluation_and_what_was_reached_is_kept(job):
     clock = iter(range(1000))
-    fake = types.SimpleNamespace(monotonic=lambda: float(next(clock)))
-    for module in (evaluator, running):
-        monkeypatch.setattr(module, "time", fake)
-    record = run_cell(dataclasses.replace(job, timeout=2.5))
+
+    def now():
+        return float(next(clock))
+
+    record = run_cell(dataclasses.replace(job, timeout=2.5), now)
     assert record.status == "timeout"
     assert record.reason == "stopped after 2.5 s at step 20 of 20"
     assert list(record.column("step")) == [0, 10]
     assert math.isfinite(record.outcome["elbo"])
-    late = run_cell(dataclasses.replace(job, timeout=0.5))
+    late = run_cell(dataclasses.replace(job, timeout=0.5), now)
     assert (late.status, late.reason) == ("timeout", "stopped after 0.5 s at step 0 of 20")
     assert len(late.column("step")) == 0
 
@@ -209,15 +206,17 @@ def test_a_fit_that_fails_is_data(job):
     assert record.outcome["fit_status"] == "unbounded"
 
 
-def test_ctrl_c_gets_out(job, monkeypatch):
-    def interrupt(self, q, state, step):
-        if step == 20:
-            raise KeyboardInterrupt
-        return {}
+def test_ctrl_c_gets_out(job):
+    """It comes while the time is read, at the evaluation after the first."""
+    seconds = iter([0.0, 0.0])
 
-    monkeypatch.setattr(evaluator.Evaluator, "__call__", interrupt)
+    def now():
+        if (second := next(seconds, None)) is None:
+            raise KeyboardInterrupt
+        return second
+
     with pytest.raises(KeyboardInterrupt):
-        run_cell(job)
+        run_cell(job, now)
 
 
 def test_light_evaluation_with_minibatches_and_without_any_noise(tmp_path):

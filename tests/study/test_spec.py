@@ -128,13 +128,10 @@ def test_a_module_must_exist_and_define_something_of_its_own(tmp_path):
         using("wrong.py")
 
 
-def test_a_chapter_is_found_beside_the_spec_and_that_of_a_shipped_one_in_the_checkout(
-    tmp_path, monkeypatch
-):
+def test_a_chapter_is_found_beside_the_spec_and_that_of_a_shipped_one_in_the_checkout(tmp_path):
     assert specs.load("quick").chapter == ROOT / "reproduction" / "paper"
     # An installed package has no repository beside it.
-    monkeypatch.setattr(specs, "CHECKOUT", tmp_path)
-    assert specs.load("quick").chapter is None
+    assert specs.load("quick", checkout=tmp_path).chapter is None
     with pytest.raises(FileNotFoundError, match="chapter .*own, which is not a package"):
         parse("[study]\nchapter = 'own'\n" + GRID, tmp_path)
     (tmp_path / "own").mkdir()
@@ -157,15 +154,20 @@ def test_a_module_may_bring_a_family(tmp_path):
         using("wrong.py")
 
 
-def without_data(self, name):
+@pytest.fixture
+def without_data(monkeypatch):
     """Any registered task, without its file."""
-    entry = REGISTRY[name]
-    train = Target.from_logdensity(lambda z: -jnp.sum(z**2), dim=1)
-    return Task(name, name, train, None, 1, entry.batch_size, False, entry.real_nvp_rate)  # noqa: FBT003
+
+    def task(self, name):
+        entry = REGISTRY[name]
+        train = Target.from_logdensity(lambda z: -jnp.sum(z**2), dim=1)
+        return Task(name, name, train, None, 1, entry.batch_size, False, entry.real_nvp_rate)  # noqa: FBT003
+
+    monkeypatch.setattr(Registry, "task", task)
 
 
-def test_paper_is_the_whole_grid(monkeypatch):
-    monkeypatch.setattr(Registry, "task", without_data)
+@pytest.mark.usefixtures("without_data")
+def test_paper_is_the_whole_grid():
     jobs = plan(specs.load("paper"))
     main = [job for job in jobs if job.cell.group == "main"]
     assert len(main) == 4 * 3 * 3 * 2 * 5
@@ -211,13 +213,13 @@ REPOSITORY = [
 
 
 @pytest.mark.parametrize("path", REPOSITORY)
-def test_specs_of_the_repository_name_what_there_is(path, monkeypatch):
-    monkeypatch.setattr(Registry, "task", without_data)
+@pytest.mark.usefixtures("without_data")
+def test_specs_of_the_repository_name_what_there_is(path):
     assert plan(specs.load(str(ROOT / path)))
 
 
-def test_what_stands_beside_the_papers_grid_has_its_tasks_families_and_starts(monkeypatch):
-    monkeypatch.setattr(Registry, "task", without_data)
+@pytest.mark.usefixtures("without_data")
+def test_what_stands_beside_the_papers_grid_has_its_tasks_families_and_starts():
     names = ("trajectories", "ours", "methods")
     paper, ours, methods = (plan(specs.load(str(ROOT / f"reproduction/{name}.toml"))) for name in names)
     starts, beside, ending = (

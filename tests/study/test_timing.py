@@ -27,11 +27,13 @@ def study(tmp_path):
     return store.root
 
 
-def fake_bursts(monkeypatch):
+def fake_bursts(monkeypatch, fails=None):
     """Bursts that take no time: 1 ms a step for nocv, 3 ms for stl; all calls are noted."""
     calls = []
 
     def burst(job, steps):
+        if job.cell.label == fails:
+            raise ValueError("it is odd")
         calls.append((job.cell.label, steps))
         return steps * {"nocv": 0.001, "stl": 0.003}[job.cell.label]
 
@@ -94,15 +96,7 @@ def test_a_pass_in_pieces_keeps_what_it_does_not_measure_again(study, tmp_path, 
 
 
 def test_what_cannot_be_measured_is_told_and_the_rest_is_stored(study, tmp_path, monkeypatch, capsys):
-    fake_bursts(monkeypatch)
-    usual = timing_pass.burst_seconds
-
-    def burst(job, steps):
-        if job.cell.label == "stl":
-            raise ValueError("it is odd")
-        return usual(job, steps)
-
-    monkeypatch.setattr(timing_pass, "burst_seconds", burst)
+    fake_bursts(monkeypatch, fails="stl")
     assert call("study", "time", study, "--module", tmp_path / "my_models.py", "--rounds", 2) == 1
     assert "not measured: main/gauss/mean-field/stl/L2/rep0: ValueError: it is odd" in (
         capsys.readouterr().out

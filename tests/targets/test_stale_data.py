@@ -5,6 +5,7 @@ All models are y_i ~ N(z, 1) with z ~ N(0, 10^2), so the posterior mean is sum(y
 
 import dataclasses
 import functools
+import sys
 import types
 from typing import Any
 
@@ -352,12 +353,17 @@ def precision(request, monkeypatch):
 
     It keeps them when the precision changes, too, so each test has arrays of its own.
     """
-    for name in ("GLOBAL", "REBOUND"):
-        monkeypatch.setitem(globals(), name, np.zeros(ROWS))
-    monkeypatch.setitem(globals(), "INTEGERS", np.zeros(ROWS, int))
+    here = sys.modules[__name__]
+    holders = (
+        (here, "GLOBAL"),
+        (here, "REBOUND"),
+        (here, "INTEGERS"),
+        (elsewhere, "DATA"),
+        (Holder, "shared"),
+    )
+    for holder, name in holders:
+        monkeypatch.setattr(holder, name, np.zeros(ROWS, int if name == "INTEGERS" else float))
     monkeypatch.setitem(SETTINGS, "rows", [np.zeros(ROWS // 2), (np.zeros(ROWS // 2),)])
-    monkeypatch.setattr(elsewhere, "DATA", np.zeros(ROWS))
-    monkeypatch.setattr(Holder, "shared", np.zeros(ROWS))
     with jax.enable_x64(request.param == "double"):
         yield
 

@@ -1,6 +1,7 @@
 """The command line: arguments and exit codes, nothing else. jax is imported when a command runs."""
 
 import sys
+from collections.abc import Sequence
 
 import cyclopts
 
@@ -46,15 +47,15 @@ app.register_install_completion_command(
 _MISUSED = (FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError, PermissionError)
 
 
-def main() -> None:
-    """Run the command and exit.
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command of these arguments, or else of the command line, and exit.
 
     0 done; 1 ran but did not succeed; 2 misuse; 3 a fit that reached its limit before it converged;
     4 and 5 a fit that converged with the verdict "use the corrected draws" or "do not trust"; 130
     interrupted.
     """
     try:
-        sys.exit(app(result_action="return_value"))
+        sys.exit(app(arguments, result_action="return_value"))
     except (ValueError, TypeError, OSError, ImportError) as error:
         # jax notes that it has shortened a traceback, which is not shown here.
         told = [note for note in getattr(error, "__notes__", ()) if "JAX has removed" not in note]

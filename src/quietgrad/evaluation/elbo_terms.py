@@ -131,7 +131,8 @@ class ElboEvaluator:
     With `rows`, each pair meets rows of its own, scaled up to all. What rows differ by then shows in the
     terms, and so in the error of a difference: on the same few rows for all pairs, an answer that only
     suits these would seem better beyond doubt. Families that carry draws in NumPy are evaluated on the
-    host where rows x coordinates are at most `host_numbers`.
+    host where rows x coordinates are at most `host_numbers`. For the others, draws of at most `held`
+    coordinates are made on the host, and longer ones inside the program, pair by pair.
     """
 
     def __init__(
@@ -142,8 +143,10 @@ class ElboEvaluator:
         seed: UInt32[Array, "2"],
         rows: Int[np.ndarray, "pairs rows"] | None = None,
         host_numbers: int = HOST_NUMBERS,
+        held: int = HELD,
     ):
-        self.target, self.seed, self._host_numbers = target, seed, host_numbers
+        self.target, self.seed = target, seed
+        self._host_numbers, self._held = host_numbers, held
         self._words = [int(word) for word in np.asarray(seed)]
         # Draws of the last few kinds of families, and the shared program of each.
         self._draws: dict[Any, Float[np.ndarray, "pairs base"]] = {}
@@ -220,7 +223,7 @@ class ElboEvaluator:
 
     def _on_device(self, q: AbstractFamily, block: int) -> ElboTerms:
         e = None
-        if q.base_dim <= HELD:
+        if q.base_dim <= self._held:
             e = self._half_on_device(q, block)
         number, q = on_device(block, np.uint32), on_all_devices(self.target, q)
         found = jax.device_get(_terms(self.target, q, self.seed, number, self.at_once, self.rows, e))

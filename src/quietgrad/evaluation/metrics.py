@@ -96,15 +96,18 @@ def _check(target: Target, q: AbstractFamily) -> None:
 
 @eqx.filter_jit
 def elbo_terms(
-    target: Target, q: AbstractFamily, e: Float[Array, "draws base"]
+    target: Target, q: AbstractFamily, e: Float[Array, "draws base"], block: int = BLOCK
 ) -> Float[Array, " draws"]:
-    """f(z) - log q(z) for each base draw: the ELBO is their mean. Equal draws make fits comparable."""
+    """f(z) - log q(z) for each base draw: the ELBO is their mean. Equal draws make fits comparable.
+
+    `block` likelihood values are held at once.
+    """
 
     def term(e: Float[Array, " base"]) -> Float[Array, ""]:
         z, log_q = q.transport_and_log_prob(e)
-        return log_density_in_blocks(target, z, BLOCK) - log_q
+        return log_density_in_blocks(target, z, block) - log_q
 
-    return over_points(term, e, at_once=_draws_at_once(target, q, e.shape[0]))
+    return over_points(term, e, at_once=_draws_at_once(target, q, e.shape[0], block))
 
 
 @eqx.filter_jit
@@ -118,8 +121,10 @@ def _likelihood_sums(
 
 
 @eqx.filter_jit
-def _lppd(target: Target, q: AbstractFamily, draws: int, key: Key[Array, ""]) -> Float[Array, ""]:
-    at_once = _draws_at_once(target, q, draws)
+def _lppd(
+    target: Target, q: AbstractFamily, draws: int, key: Key[Array, ""], block: int = BLOCK
+) -> Float[Array, ""]:
+    at_once = _draws_at_once(target, q, draws, block)
     e = q.base.sample((draws, q.base_dim), q.dtype, key=key)
 
     def total(e: Float[Array, "some base"]) -> Float[Array, " rows"]:
@@ -135,5 +140,5 @@ def _lppd(target: Target, q: AbstractFamily, draws: int, key: Key[Array, ""]) ->
     return jnp.sum(sums - jnp.log(draws))
 
 
-def _draws_at_once(target: Target, q: AbstractFamily, draws: int) -> int:
-    return min(draws, max(1, BLOCK // max(min(target.rows, BLOCK), q.base_dim)))
+def _draws_at_once(target: Target, q: AbstractFamily, draws: int, block: int) -> int:
+    return min(draws, max(1, block // max(min(target.rows, block), q.base_dim)))

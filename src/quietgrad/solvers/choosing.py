@@ -12,7 +12,7 @@ one with the least variance x cost takes over.
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import equinox as eqx
@@ -33,6 +33,10 @@ REPEATS, TURNS = 24, 3
 # What a change must promise; less is within the error of the measurement.
 WORTH = 0.6
 TINY = 1e-12
+
+
+# Estimators that suit a family, by name.
+Candidates = Callable[[AbstractFamily], Mapping[str, AbstractEstimator]]
 
 
 class Choice(NamedTuple):
@@ -86,10 +90,11 @@ def choose(
     batch_size: int | None,
     *,
     by_clock: bool,
+    among: Candidates = candidates,
     key: Key[Array, ""],
 ) -> Choice:
-    """The least variance x cost at q, if it is clearly less than that of `current`."""
-    field = {name_of(current): current, **candidates(q)}
+    """The least variance x cost at q `among` some, if it is clearly less than that of `current`."""
+    field = {name_of(current): current, **among(q)}
     variance, cost, seconds = measure(target, q, field, square, batch_size, by_clock=by_clock, key=key)
     best, now = min(field, key=lambda name: variance[name] * cost[name]), name_of(current)
     dearer = cost[best] / cost[now]
@@ -214,14 +219,17 @@ class Switching(eqx.Module):
     """Probes at `fractions` of a run: early, and ever less often, because each costs some steps.
 
     Momentum averages about `averaged` gradients (Adam's decay of 0.9), so that noise dominates where
-    the signal's share of one gradient's square is below 1 / `averaged`.
+    the signal's share of one gradient's square is below 1 / `averaged`. A run begins with `first`, and
+    then chooses among `candidates`.
     """
 
     fractions: tuple[float, ...] = (0.05, 0.1, 0.2, 0.4)
     averaged: float = 10.0
+    first: Callable[[AbstractFamily], AbstractEstimator] = eqx.field(default=cheapest, static=True)
+    candidates: Candidates = eqx.field(default=candidates, static=True)
 
     def at(self, steps: int) -> tuple[int, ...]:
-        """The steps at which a run of so many is probed."""
+        """The steps at which a run is probed."""
         return tuple(int(fraction * steps) for fraction in self.fractions)
 
     def __call__(
@@ -247,6 +255,7 @@ class Switching(eqx.Module):
             found.square,
             problem.batch_size,
             by_clock=by_clock,
+            among=self.candidates,
             key=key_choose,
         )
         if choice.estimator is None:

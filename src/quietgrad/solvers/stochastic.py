@@ -20,7 +20,7 @@ from ..families import AbstractFamily
 from ..scale.sharding import on_all_devices
 from ..session import Candidate, Recorder
 from ..session.clock import OPTIMISE
-from .choosing import Switching, cheapest
+from .choosing import Switching
 from .guarded_adam import signal_to_noise
 from .solver import AbstractSolver, Feedback, Step
 from .steps import Carry, Job, Keys, Late, Optimizer, strong
@@ -69,7 +69,7 @@ class StochasticSteps(AbstractSolver):
     def init(self, session: Recorder, start: Candidate) -> StochasticState:
         """At the start, with a fresh optimiser."""
         target, q = session.problem.target, start.q
-        estimator = cheapest(q) if self.estimator is None else self.estimator
+        estimator = self.switching.first(q) if self.estimator is None else self.estimator
         session.estimator = estimator
         params = eqx.filter(q, eqx.is_inexact_array)
         carry = Carry(params, self.optimizer.value.init(params), estimator.init(target, q))

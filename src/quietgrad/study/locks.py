@@ -20,11 +20,11 @@ POLL_SECONDS = 0.1
 def host_lock(waiting: Callable[[], None] = lambda: None) -> Iterator[None]:
     """Be the only one who times anything on this host; `waiting` is called once if another is.
 
-    The file is in the host's own temporary directory, so studies in different directories, and workers
-    that share a file system with other hosts, are told apart rightly.
+    The file is in the host's own temporary directory (TMPDIR), so studies in different directories, and
+    workers that share a file system with other hosts, are told apart rightly.
     """
     user = os.getuid() if hasattr(os, "getuid") else 0
-    path = Path(tempfile.gettempdir()) / f"quietgrad-timing-{user}.lock"
+    path = Path(os.environ.get("TMPDIR") or tempfile.gettempdir()) / f"quietgrad-timing-{user}.lock"
     with path.open("a") as file:
         if not _try_lock(file.fileno()):
             waiting()

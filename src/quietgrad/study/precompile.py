@@ -22,12 +22,13 @@ from .run_cell import compile_seconds, evaluator_of, fit_parts, make
 MEMORY_BYTES = 3 * 2**30
 
 
-def precompile(jobs: Iterable[CellJob]) -> None:
+def precompile(jobs: Iterable[CellJob], memory_bytes: int = MEMORY_BYTES) -> None:
     """Compile the programs of these jobs; what goes wrong will again, and be told, in `run_cell`.
 
-    Methods that end themselves compile as they go, so only rows of "sgd" are compiled here.
+    Methods that end themselves compile as they go, so only rows of "sgd" are compiled here. Programs
+    are forgotten first where the process holds more than `memory_bytes`.
     """
-    _free_memory()
+    _free_memory(memory_bytes)
     new = {
         job.programs: job
         for job in jobs
@@ -67,13 +68,13 @@ def _compile(job: CellJob) -> None:
         return
 
 
-def _free_memory() -> None:
-    """Give memory back, as far as this system lets us."""
+def _free_memory(most: int) -> None:
+    """Give memory back, as far as this system lets us; programs too, beyond `most` bytes."""
     statm = Path("/proc/self/statm")
     if not statm.exists():
         return
     resident = int(statm.read_text().split()[1]) * 4096
-    if resident > MEMORY_BYTES:
+    if resident > most:
         jax.clear_caches()
         compile_seconds.clear()
         gc.collect()

@@ -36,11 +36,14 @@ def shipped() -> list[str]:
     return sorted(f.name.removesuffix(".toml") for f in SHIPPED.iterdir() if f.name.endswith(".toml"))
 
 
-def load(name: str) -> Spec:
-    """The shipped spec of this name, or the one in this `.toml` file."""
+def load(name: str, checkout: Path = CHECKOUT) -> Spec:
+    """The shipped spec of this name, or the one in this `.toml` file.
+
+    Chapters of shipped specs are in the repository, `checkout`, and are left out where it is not there.
+    """
     if name in shipped():
         return parse(
-            (SHIPPED / f"{name}.toml").read_text(encoding="utf-8"), name, CHECKOUT, shipped=True
+            (SHIPPED / f"{name}.toml").read_text(encoding="utf-8"), name, checkout, shipped=True
         )
     path = Path(name)
     if path.suffix != ".toml":

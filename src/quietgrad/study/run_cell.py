@@ -6,6 +6,7 @@ each step and those of every evaluation: comparisons between them are paired.
 
 import time
 import traceback
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,15 +41,18 @@ class Parts:
     key_test: Key[Array, ""]
 
 
-def run_cell(job: CellJob) -> Record:
-    """Run a cell and say what came of it; only Ctrl-C gets out as an exception."""
-    began = time.monotonic()
+def run_cell(job: CellJob, now: Callable[[], float] = time.monotonic) -> Record:
+    """Run a cell and say what came of it; only Ctrl-C gets out as an exception.
+
+    `now` is the time in seconds, by which the cell's own limit is kept.
+    """
+    began = now()
     try:
         parts = make(job)
         refused = refusal(parts.method, parts.task.train, parts.q, job.cell.batch_size)
         if refused is not None:
             return _record(job, "skipped", refused, parts=parts)
-        evaluator = evaluator_of(job, parts, began + job.timeout)
+        evaluator = evaluator_of(job, parts, began + job.timeout, now)
         run = fit_parts(job, parts, evaluator, job.cell.steps)
     except Exception as error:  # noqa: BLE001 - a row, whatever it is
         return _record(job, "failed", explain(error))
@@ -58,7 +62,7 @@ def run_cell(job: CellJob) -> Record:
     if evaluator.late:
         limit = "" if job.cell.steps is None else f" of {job.cell.steps:,}"
         status, reason = "timeout", f"stopped after {job.timeout:g} s at step {run.steps:,}{limit}"
-    wall = time.monotonic() - began
+    wall = now() - began
     return _record(job, status, reason, parts=parts, run=run, wall_seconds=wall)
 
 
@@ -86,7 +90,9 @@ def make(job: CellJob) -> Parts:
     )
 
 
-def evaluator_of(job: CellJob, parts: Parts, deadline: float) -> Evaluator:
+def evaluator_of(
+    job: CellJob, parts: Parts, deadline: float, now: Callable[[], float] = time.monotonic
+) -> Evaluator:
     """What evaluates the job on the way."""
     return Evaluator(
         job,
@@ -96,6 +102,7 @@ def evaluator_of(job: CellJob, parts: Parts, deadline: float) -> Evaluator:
         None if job.cell.draws is None else parts.method.estimator,
         parts.baseline,
         deadline=deadline,
+        now=now,
         key_noise=parts.key_noise,
         key_test=parts.key_test,
     )

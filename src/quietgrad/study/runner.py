@@ -11,6 +11,7 @@ from rich.console import Console
 
 from .._util.environment import current_environment
 from .checkout import CHECKOUT
+from .engines import Engine
 from .engines import engine as engine_of
 from .jobs import CellJob
 from .locks import directory_lock
@@ -47,7 +48,7 @@ def run_study(
     out: Path,
     *,
     only: Sequence[str] = (),
-    engine: str = "processes",
+    engine: str | Engine = "processes",
     fresh: bool = False,
     command: str = "",
     console: Console | None = None,
@@ -55,10 +56,10 @@ def run_study(
     """Run the cells of `spec` that `only` leaves and that `out` does not have up to date.
 
     With `fresh`, what is stored of them is forgotten first. Ctrl-C ends the run; what is stored by
-    then stays, and the next run goes on from there.
+    then stays, and the next run goes on from there. `engine` is a name, or a function that runs jobs.
     """
     console = Console(stderr=True) if console is None else console
-    run, address = engine_of(engine)
+    run, address = engine_of(engine) if isinstance(engine, str) else (engine, None)
     jobs = plan(spec, only)
     store = Store(out).create()
     with directory_lock(out):

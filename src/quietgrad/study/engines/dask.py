@@ -12,13 +12,15 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ..._util.environment import current_environment, threads
 from ..._util.extras import needs_extra
 from ..jobs import CellJob, lost, overdue
+from ..locks import host_lock
+from ..records import Record
 from ..store import Store
 from . import Listener
 from .processes import GRACE_SECONDS
@@ -65,7 +67,9 @@ def run(jobs: Sequence[CellJob], store: Store, listener: Listener, address: str 
             raise
 
 
-def _completed(futures: Iterable[Any], client: Any, cluster: Any) -> Iterator[Any]:
+def _completed(
+    futures: Iterable[Any], client: Any, cluster: Any, alone_seconds: float = ALONE_SECONDS
+) -> Iterator[Any]:
     """Futures as they are completed, with workers for them: local ones that died are replaced.
 
     Dask's nanny starts a worker again that dies at work, but not one that dies while it starts. Without
@@ -79,7 +83,7 @@ def _completed(futures: Iterable[Any], client: Any, cluster: Any) -> Iterator[An
             continue
         time.sleep(POLL_SECONDS)
         alone += POLL_SECONDS
-        if isinstance(cluster, str) or alone < ALONE_SECONDS:
+        if isinstance(cluster, str) or alone < alone_seconds:
             continue
         alone = 0.0
         if client.nthreads():
@@ -96,36 +100,52 @@ def run_on_worker(values: Mapping[str, Any], root: str, run_id: str) -> str:
     """Run one job on the worker that this is called on, and store its cell; the cell's status."""
     _pin_threads()
     from ...scale.compilation_cache import keep_compiled
-    from ..locks import host_lock
     from ..run_cell import run_cell
 
     keep_compiled()
-    job, store = CellJob.from_json(values), Store(Path(root))
+    return run_once(CellJob.from_json(values), Store(Path(root)), run_id, run_cell)
+
+
+def run_once(
+    job: CellJob,
+    store: Store,
+    run_id: str,
+    run_cell: Callable[[CellJob], Record],
+    *,
+    grace: float = GRACE_SECONDS,
+    end_process: Callable[[int], object] = os._exit,
+) -> str:
+    """Run a job unless this run has its cell already; the cell's status.
+
+    If it takes `grace` seconds longer than its timeout, the process ends.
+    """
     with host_lock() if job.timed else contextlib.nullcontext():
         # A worker may be lost between storing a cell and saying so, or may have ended itself.
         stored = store.read(job.cell)
         ended = stored is not None and stored.outcome.get("ended by") == run_id
         if stored is not None and (ended or not store.missing([job], current_environment())):
             return stored.status
-        with _ended_if_it_hangs(job, store, run_id):
+        with _ended_if_it_hangs(job, store, run_id, grace, end_process):
             record = run_cell(job)
         store.write(record)
     return record.status
 
 
 @contextlib.contextmanager
-def _ended_if_it_hangs(job: CellJob, store: Store, run_id: str) -> Iterator[None]:
+def _ended_if_it_hangs(
+    job: CellJob, store: Store, run_id: str, grace: float, end_process: Callable[[int], object]
+) -> Iterator[None]:
     """End this process if the job takes too long; Dask's nanny starts another.
 
     Dask would give the job to one worker after the other. The record tells them that this run is done
     with it; the next one tries again.
     """
-    limit = job.timeout + GRACE_SECONDS
+    limit = job.timeout + grace
 
     def end() -> None:
         record = lost(job, overdue(job, limit), current_environment(), timeout=True)
         store.write(dataclasses.replace(record, outcome={**record.outcome, "ended by": run_id}))
-        os._exit(1)
+        end_process(1)
 
     timer = threading.Timer(limit, end)
     timer.daemon = True
@@ -147,7 +167,9 @@ def _pin_threads() -> None:
 
 
 @contextlib.contextmanager
-def _cluster(jobs: Sequence[CellJob], address: str | None) -> Iterator[Any]:
+def _cluster(
+    jobs: Sequence[CellJob], address: str | None, local: Callable[..., Any] = LocalCluster
+) -> Iterator[Any]:
     if address is not None:
         yield address
         return
@@ -155,7 +177,7 @@ def _cluster(jobs: Sequence[CellJob], address: str | None) -> Iterator[Any]:
     workers = 1 if any(job.timed for job in jobs) else threads()
     # Whoever reaches a scheduler runs code on it: nobody from outside, whatever Dask's settings say.
     settings = {"threads_per_worker": 1, "processes": True, "dashboard_address": None, "host": LOOPBACK}
-    cluster = _started(n_workers=workers, **settings)
+    cluster = _started(local, n_workers=workers, **settings)
     try:
         yield cluster
     finally:
@@ -164,11 +186,11 @@ def _cluster(jobs: Sequence[CellJob], address: str | None) -> Iterator[Any]:
             cluster.close()
 
 
-def _started(**settings: Any) -> Any:
+def _started(local: Callable[..., Any], **settings: Any) -> Any:
     """A local cluster. One whose workers die while they start is tried again."""
     for _ in range(MOST_REVIVALS):
         with contextlib.suppress(RuntimeError):
-            return LocalCluster(**settings)
+            return local(**settings)
     raise ValueError(DYING)
 
 

@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -25,14 +25,27 @@ from .inprocess import WAITING
 
 # A cell ends itself at the first evaluation after its timeout; this much later its process is killed.
 GRACE_SECONDS = 30.0
+# Which jobs to compile before the one at a place.
+Ahead = Callable[[Sequence[CellJob], int], list[CellJob]]
 
 
-def run(jobs: Sequence[CellJob], store: Store, listener: Listener, address: str | None = None) -> None:
-    """Run timed jobs one by one, untimed ones side by side."""
+def run(
+    jobs: Sequence[CellJob],
+    store: Store,
+    listener: Listener,
+    address: str | None = None,
+    *,
+    grace: float = GRACE_SECONDS,
+    ahead: Ahead = group_ahead,
+) -> None:
+    """Run timed jobs one by one, untimed ones side by side.
+
+    A process is killed `grace` seconds after its cell's timeout. `ahead` says what to compile first.
+    """
     del address
     timed = [job for job in jobs if job.timed]
     untimed = [job for job in jobs if not job.timed]
-    workers = _WorkerPool(store, listener)
+    workers = _WorkerPool(store, listener, grace, ahead)
     lanes = _lanes(untimed, threads())
     with ThreadPoolExecutor(threads()) as pool:
         try:
@@ -58,8 +71,8 @@ def _lanes(jobs: Sequence[CellJob], count: int) -> list[list[CellJob]]:
 class _WorkerPool:
     """The processes at work, and what they do."""
 
-    def __init__(self, store: Store, listener: Listener):
-        self.store, self.listener = store, listener
+    def __init__(self, store: Store, listener: Listener, grace: float, ahead: Ahead):
+        self.store, self.listener, self.grace, self.ahead = store, listener, grace, ahead
         self.workers: set[_Worker] = set()
         self.stopped = threading.Event()
 
@@ -76,17 +89,18 @@ class _WorkerPool:
             for place, job in enumerate(jobs):
                 with self._turn(job):
                     self.listener.started(job)
-                    coming = group_ahead(jobs, place)
-                    limit = GRACE_SECONDS + sum(one.timeout for one in coming)
+                    coming = self.ahead(jobs, place)
+                    limit = self.grace + sum(one.timeout for one in coming)
                     if worker is None or worker.dead:
                         worker = stack.enter_context(self._started(share))
                     if coming and worker.ask("precompile", coming, self.store, limit) is None:
                         worker = stack.enter_context(self._started(share))
-                    status = worker.ask("run", [job], self.store, job.timeout + GRACE_SECONDS)
+                    limit = job.timeout + self.grace
+                    status = worker.ask("run", [job], self.store, limit)
                     if self.stopped.is_set():
                         return
                     if status is None:
-                        reason, where = worker.failure_reason(job), current_environment()
+                        reason, where = worker.failure_reason(job, limit), current_environment()
                         record = lost(job, reason, where, timeout=worker.killed)
                         self.store.write(record)
                         status = record.status
@@ -164,10 +178,10 @@ class _Worker:
             return None
         return json.loads(answer)["status"]
 
-    def failure_reason(self, job: CellJob) -> str:
-        """Why there is no answer."""
+    def failure_reason(self, job: CellJob, limit: float) -> str:
+        """Why there is no answer within `limit` seconds."""
         if self.killed:
-            return overdue(job, job.timeout + GRACE_SECONDS)
+            return overdue(job, limit)
         code = self.process.returncode
         how = f"signal {-code}" if code < 0 else f"exit code {code}"
         return f"the process that ran it died: {how} (out of memory, or a crash in compiled code?)"

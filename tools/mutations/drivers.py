@@ -567,8 +567,8 @@ CLAIM = [
     Mutant(
         "runs that are still rising count",
         "plateaus",
-        "ended = [match for match in matches if all(map(on_plateau, match))]",
-        "ended = [match for match in matches if any(map(on_plateau, match))]",
+        "ended = [match for match in matches if all(map(arrived, match))]",
+        "ended = [match for match in matches if any(map(arrived, match))]",
         "claims about the end are judged on the way",
         f"{CLAIMS} -k all_of_its_runs",
     ),

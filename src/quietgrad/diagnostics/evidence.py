@@ -267,7 +267,12 @@ def _run_chains(
             points, metric, far_starts(metric, rng, far, settings), settings.trials, settings
         )
     ends[~np.isfinite(heights)] = metric.center
-    modes = separate_modes(points, metric, ends, settings)
+    modes = separate_modes(
+        points,
+        metric,
+        np.concatenate([ends, _own_ends(q, points, drawn, metric, rng, settings)]),
+        settings,
+    )
     if len(modes) > 1:
         own = nearest(drawn.z, modes, np.std(drawn.z, axis=0))
         metric, rows = metric_within(drawn, own, settings), _starts(drawn, own, rng, count, settings)
@@ -312,6 +317,22 @@ def _run_chains(
             break
         chains, moved, cells = run(number + 1)
     return _Run(chains.some(slice(0, count)), chains.some(slice(count, None)), modes, moved, cells)
+
+
+def _own_ends(
+    q: AbstractFamily,
+    points: Points,
+    drawn: Draws,
+    metric: Metric,
+    rng: np.random.Generator,
+    settings: Diagnostics,
+) -> Float[np.ndarray, "climbs dim"]:
+    """Where climbs from draws of q end, of a q that can have modes of its own."""
+    if isinstance(q, HasMoments):
+        return np.zeros((0, drawn.z.shape[1]))
+    rows = rng.permutation(np.flatnonzero(drawn.finite))[: settings.own_climbs]
+    ends, heights = climb(points, metric, drawn.z[rows], settings.trials, settings)
+    return ends[np.isfinite(heights)]
 
 
 def _starts(

@@ -34,6 +34,12 @@ class Local(NamedTuple):
     log_mass: float
     khat: float
 
+    def log_prob(self, z: Float[np.ndarray, "points dim"]) -> Float[np.ndarray, " points"]:
+        """The Gaussian's log density."""
+        e = np.linalg.solve(self.root, (z - self.center).T)
+        constant = 0.5 * len(self.center) * math.log(2 * math.pi) + np.linalg.slogdet(self.root)[1]
+        return -0.5 * np.sum(e**2, axis=0) - constant
+
 
 def mass_around(
     points: Points,
@@ -45,15 +51,12 @@ def mass_around(
     settings: Diagnostics = DEFAULT,
 ) -> Local | None:
     """The mass that q leaves out around a place; None if no Gaussian can be fitted there."""
-    dim = place.size
     root = metric.root if metric.dense else np.diag(metric.root)
-    pairs = max(settings.pairs, settings.per_coordinate * dim) // 2
+    fitted = gaussian_around(points, place, root, rng, settings)
+    if fitted is None:
+        return None
+    dim, (place, root) = place.size, fitted
     with np.errstate(all="ignore"):
-        for _ in range(settings.local_steps):
-            moved = _step(points, place, root, sobol_pairs(Normal(), pairs, dim, rng), settings)
-            if moved is None:
-                return None
-            place, root = moved
         e = sobol_pairs(Normal(), settings.local_pairs, dim, rng)
         z = place + e @ root.T
         values = points(z)[0]
@@ -64,6 +67,24 @@ def mass_around(
         missed = log_weights[left_out & np.isfinite(log_weights)]
     mass = float(np.asarray(scipy.special.logsumexp(missed))) if missed.size else -math.inf
     return Local(place, root, mass - math.log(len(z)) - log_z, smooth(log_weights).khat)
+
+
+def gaussian_around(
+    points: Points,
+    place: Float[np.ndarray, " dim"],
+    root: Float[np.ndarray, "dim dim"],
+    rng: np.random.Generator,
+    settings: Diagnostics = DEFAULT,
+) -> tuple[Float[np.ndarray, " dim"], Float[np.ndarray, "dim dim"]] | None:
+    """The center and a root of the covariance after some Newton steps from a first guess."""
+    pairs = max(settings.pairs, settings.per_coordinate * place.size) // 2
+    with np.errstate(all="ignore"):
+        for _ in range(settings.local_steps):
+            moved = _step(points, place, root, sobol_pairs(Normal(), pairs, place.size, rng), settings)
+            if moved is None:
+                return None
+            place, root = moved
+    return place, root
 
 
 def _step(

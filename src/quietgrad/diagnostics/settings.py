@@ -61,6 +61,8 @@ class Diagnostics(eqx.Module):
     chains: int = 96
     scouts: int = 32
     trials: int = 40
+    # Climbs from draws of a q that is no Gaussian: a mode with a fifth of its mass is missed in 3 %.
+    own_climbs: int = 16
     # Leapfrog steps of each round of chains; the next one runs if the last left a question open.
     leapfrogs: tuple[int, ...] = (24, 24, 48, 96, 192)
     # Time of a trajectory: a quarter of the period in which a Gaussian returns, after which its start is

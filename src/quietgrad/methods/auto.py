@@ -33,7 +33,7 @@ from .given_start import given_start, mean_field_start, stationary_start
 from .ladder import rungs_of, up
 from .method import UNSETTLED, AbstractMethod, Ending, Piloted, Problem, Recorder, started_from
 from .pilot import pilot_modes, pilot_searches
-from .rungs import RUNGS, AbstractRung
+from .rungs import RUNGS, AbstractRung, Evidence
 
 
 class Auto(AbstractMethod):
@@ -172,6 +172,7 @@ class Fit:
         self.start = session.evaluate(problem.q, 0) if session.start is None else session.start
         self.first = mean_field_start(problem, session, self.given)
         self.estimator = None if isinstance(auto.estimator, str) else auto.estimator
+        self.evidence: Evidence | None = None  # of the ladder's present answer, for rungs to use
 
     @functools.cached_property
     def structure(self) -> Structure | None:

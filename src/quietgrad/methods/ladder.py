@@ -37,8 +37,10 @@ def up(fit: "Fit", rungs: list[AbstractRung]) -> Ending:
             evidence, number = _evidence(fit, answer, number), number + 1
         if evidence is None:
             break
-        dear = evidence.correctable or evidence.gap < fit.auto.compile_for * fit.gain
-        able = [rung for rung in untried if rung.mends(evidence) and not (rung.compiles and dear)]
+        fit.evidence, trusted = evidence, evidence.trusted
+        dear = trusted or evidence.correctable or evidence.gap < fit.auto.compile_for * fit.gain
+        wanted = [r for r in untried if (r.improves(evidence) if trusted else r.mends(evidence))]
+        able = [rung for rung in wanted if not (rung.compiles and dear)]
         # A rung may have become too dear in the meantime.
         rung = next((r for r in able if r.refuses(fit) is None and r.out_of_time(fit) is None), None)
         if rung is None:
@@ -87,7 +89,7 @@ def _simpler(fit: "Fit", answer: Candidate) -> Candidate:
 
 
 def _evidence(fit: "Fit", answer: Candidate, number: int) -> Evidence | None:
-    """What is wrong with the answer; None if it is good enough."""
+    """What is wrong with the answer, if it is not trusted; None if it is the posterior itself."""
     session, name = fit.session, type(answer.q).__name__
     session.check()
     with session.clock.phase(EVALUATE):
@@ -99,8 +101,7 @@ def _evidence(fit: "Fit", answer: Candidate, number: int) -> Evidence | None:
         return None
     if evidence.trusted:
         session.note("trusted", family=name, gap=evidence.gap, why=evidence.reasons[0])
-        return None
-    if evidence.verdict is not None:
+    elif evidence.verdict is not None:
         verdict, why = str(evidence.verdict), evidence.reasons[0]
         session.note("evidence", family=name, verdict=verdict, gap=evidence.gap, why=why)
     return evidence

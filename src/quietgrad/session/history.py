@@ -26,7 +26,7 @@ SENTENCES = {
     "enough": "{family} is about {gap:.2f} nats below the log evidence, so no richer family is worth it",
     "simpler": "{simpler} with the same means and conditional scales is {lost:.3f} nats below {family}, "
     "which is no clear loss, and takes its place",
-    "trusted": "{family} would be trusted ({why}), so no richer family is needed",
+    "trusted": "{family} would be trusted ({why}), so no program is compiled for a richer family",
     "evidence": "the verdict on {family} would be '{verdict}': {why}; look for a family that mends it",
     "up": "{richer} gained {gained:.2f} ± {error:.2f} nats over {family} and takes its place",
     "not up": "{richer} gained {gained:.2f} ± {error:.2f} nats over {family}, which is no clear gain",

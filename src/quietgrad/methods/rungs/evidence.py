@@ -81,6 +81,11 @@ class Evidence(NamedTuple):
         return () if self.found.modes is None else tuple(self.found.modes)
 
     @property
+    def leaves_out(self) -> bool:
+        """Whether there is mass where q never looks."""
+        return self.found is not None and self.found.elsewhere is not None
+
+    @property
     def uncorrelated(self) -> bool:
         """Whether q cannot have correlations."""
         return not getattr(self.q, "correlated", True)

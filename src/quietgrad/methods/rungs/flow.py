@@ -63,8 +63,7 @@ class FlowRung(AbstractRung):
         """Whatever a Gaussian cannot follow, and a bent one did not: where that gained, a flow gains
         nothing over it that would be worth their programs (funnels, horseshoes, eight schools). Not
         mass where no draw of the answer is: gradients at draws say nothing of it."""
-        missed = evidence.found is not None and evidence.found.elsewhere is not None
-        return isinstance(evidence.q, HasMoments) and not missed
+        return isinstance(evidence.q, HasMoments) and not evidence.leaves_out
 
     def solve(self, fit: "Fit", below: Candidate) -> Ending | None:
         """The best flow that annealed steps find."""

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from ...diagnostics.draws import Draws, carry, draw
+from ...diagnostics.local_mass import Local
+from ...diagnostics.psis import smooth
 from ...evaluation.elbo_terms import Difference, ElboEvaluator, paired_difference
 from ...evaluation.points import sobol_pairs
 from ...families import AbstractFamily, Components, FullRank, Mixture
@@ -13,7 +15,7 @@ from ...session.clock import OPTIMISE
 from ...solvers import MixtureNewton, Run, Stop, drive
 from ...status import Status
 from ..method import Ending
-from ..mixture_starts import at_modes, at_parts
+from ..mixture_starts import at_modes, at_parts, pooled, triangular, weighted
 from .evidence import Evidence
 from .full_rank import FullRankRung
 from .rung import AbstractRung
@@ -22,15 +24,25 @@ if TYPE_CHECKING:
     from ..auto import Fit
 
 
+# Coordinates up to which a step's draws tell gains of some thousandths of a nat.
+FEW = 4
+
+
 class MixtureRung(AbstractRung):
     """Components at the modes that climbs find, or at parts of weighted draws; then Newton steps of all.
 
     `climbs` climbs of `trials` trial steps begin far away; the `most` best of their modes become
-    components. In up to `most_dim` coordinates `counts` components in turn are fitted to `draws`
-    weighted draws of a Gaussian `wider` than the answer so far, while they clearly gain `faint` times
-    the gain: a mixture that is the posterior is found to all digits. In more coordinates weighted draws
-    say little, and only modes are a reason to try. Runs take at most `steps` Newton steps. Components
-    without which the ELBO does not clearly fall by `faint` times the gain are removed.
+    components, and so do Gaussians at places that the verdict on the answer found to be left out. In up
+    to `most_dim` coordinates `counts` components in turn are fitted to `draws` weighted draws of a
+    Gaussian `wider` than the answer so far, while they clearly gain `faint` times the gain: a mixture
+    that is the posterior is found to all digits. In more coordinates it is `rough` times the gain, which
+    is what draws can tell there, and only weighted draws of the answer itself say enough, if they are
+    worth `per_number` draws for each number of the components: a mixture of twice as many components, or
+    of `parts`, is then fitted to up to `most_draws` of them, every second one from components that are
+    wider. Runs take at most `steps` Newton steps. Components without which the ELBO does not clearly
+    fall by as much are removed. In few coordinates a trusted answer that is more than `left` nats from
+    the posterior by its weights is not the last word: its moments are right, but 0.2 nats leave room for
+    a total variation of 0.3 (Pinsker).
     """
 
     title: ClassVar[str] = "a mixture of Gaussians"
@@ -46,7 +58,12 @@ class MixtureRung(AbstractRung):
     counts: tuple[int, ...] = (2, 4, 8)
     steps: int = 40
     faint: float = 0.004
+    rough: float = 0.05
     most_dim: int = 4
+    parts: int = 4
+    per_number: int = 4
+    most_draws: int = 8192
+    left: float = 0.2
 
     def refuses(self, fit: "Fit") -> str | None:
         """Newton steps need Hessians on all rows."""
@@ -58,31 +75,26 @@ class MixtureRung(AbstractRung):
         return None if suits else "the target cannot be differentiated twice"
 
     def mends(self, evidence: Evidence) -> bool:
-        """Several modes; in few dimensions whatever is left, such as an X."""
-        if isinstance(evidence.q, Mixture):
-            return False
-        return bool(evidence.modes) or evidence.q.dim <= self.most_dim
+        """Several modes; in few dimensions whatever is left, such as an X; elsewhere what is left of a
+        mixture, or of an answer that leaves out mass."""
+        if self.most_dim == 0:
+            return bool(evidence.modes) and not isinstance(evidence.q, Mixture)
+        small = evidence.q.dim <= self.most_dim
+        return small or evidence.leaves_out or isinstance(evidence.q, Mixture)
+
+    def improves(self, evidence: Evidence) -> bool:
+        """In few dimensions, a trusted answer whose weights say that its shape is another."""
+        return evidence.q.dim <= self.most_dim and evidence.gap > self.left
 
     def solve(self, fit: "Fit", below: Candidate) -> Ending | None:
         """The best mixture found; None if there is none that gains."""
-        session, faint = fit.session, self.faint * fit.gain
-        drawn = self._drawn(fit, below.q, 0)
-        with session.clock.phase(OPTIMISE):
-            modes = at_modes(
-                fit.auto.curvature.mode,
-                session.points,
-                drawn,
-                session.rng("mixture climbs"),
-                session.check,
-                climbs=self.climbs,
-                trials=self.trials,
-                most=self.most,
-            )
-        best: Run | None = None
-        if modes is not None and len(modes.loc) > 1:
-            best = self._run(fit, modes, faint, f"{len(modes.loc)} modes")
+        session, missed = fit.session, _left_out(fit)
+        faint = (self.faint if below.q.dim <= FEW else self.rough) * fit.gain
+        best = None if isinstance(below.q, Mixture) else self._at_modes(fit, below, missed, faint)
         if below.q.dim <= self.most_dim:
             best = self._grown(fit, below, best, faint)
+        elif self.most_dim > 0:
+            best = self._divided(fit, below, missed, faint)
         if best is None:
             return None
         answer = self._pruned(fit, best.best, faint)
@@ -94,6 +106,70 @@ class MixtureRung(AbstractRung):
         if best.stationary or little:
             return Status.CONVERGED, f"Newton steps of {count} components gain too little"
         return Status.BUDGET, f"Newton steps were still gaining after {self.steps} of them"
+
+    def _at_modes(self, fit: "Fit", below: Candidate, missed: list[Local], faint: float) -> Run | None:
+        """Components at all modes, or the answer and what it leaves out."""
+        session, rng = fit.session, fit.session.rng("mixture climbs")
+        drawn = self._drawn(fit, below.q, 0)
+        with session.clock.phase(OPTIMISE):
+            modes = at_modes(
+                fit.auto.curvature.mode,
+                session.points,
+                drawn,
+                rng,
+                session.check,
+                climbs=self.climbs,
+                trials=self.trials,
+                most=self.most,
+            )
+            if (modes is None or len(modes.loc) < 2) and missed and isinstance(below.q, FullRank):
+                own = np.asarray(below.q.mean(), float), below.q.host_root()
+                parts = [own, *((local.center, triangular(local.root)) for local in missed)]
+                modes = weighted(session.points, parts, rng)
+        if modes is None or len(modes.loc) < 2:
+            return None
+        return self._run(fit, modes, faint, f"{len(modes.loc)} modes")
+
+    def _divided(self, fit: "Fit", below: Candidate, missed: list[Local], faint: float) -> Run | None:
+        """Twice as many components by weighted draws of the answer, while they are enough and gain."""
+        best: Run | None = None
+        incumbent, number = below, 0
+        while incumbent.terms.gap > faint:
+            q, number = incumbent.q, number + 1
+            count = 2 * q.count if isinstance(q, Mixture) else self.parts
+            numbers = count * (q.dim * (q.dim + 3) // 2 + 1)
+            asked = min(self.most_draws, max(self.draws, 2 * self.per_number * numbers))
+            if count > self.most or self.per_number * numbers > asked:
+                break
+            drawn = self._weighted_draws(fit, q, missed, asked, number)
+            if smooth(drawn.log_weights).effective < self.per_number * numbers:
+                break
+            with fit.session.clock.phase(OPTIMISE), np.errstate(all="ignore"):
+                of = q.host_components() if isinstance(q, Mixture) else None
+                parts = at_parts(drawn, count, fit.session.rng("mixture parts", number), of)
+            run = self._run(fit, parts, faint, f"{count} parts")
+            if run is None or not self._gained(fit, run.best, incumbent).clearly_above(faint):
+                break
+            best, incumbent, missed = run, run.best, []
+        return best
+
+    def _weighted_draws(
+        self, fit: "Fit", q: AbstractFamily, missed: list[Local], count: int, number: int
+    ) -> Draws:
+        """Draws of the answer, wider if it is a mixture, and of Gaussians at what it leaves out."""
+        session = fit.session
+        if isinstance(q, Mixture):
+            q = Mixture.of(_widened(q.host_components(), self.wider), q.dtype)
+        rng = session.rng("mixture draws", number)
+        with session.clock.phase(OPTIMISE):
+            drawn = draw(q, session.points, rng, count)
+            if not missed:
+                return drawn
+            others = []
+            for local in missed:
+                own = FullRank.of_host(local.center, triangular(local.root), q.dtype)
+                others.append(draw(own, session.points, rng, max(self.draws // 4, count // 8)))
+            return pooled(drawn, q, others, missed)
 
     def _grown(self, fit: "Fit", below: Candidate, best: Run | None, faint: float) -> Run | None:
         """More and more components as parts of weighted draws, until two counts in a row do not gain."""
@@ -168,6 +244,23 @@ class MixtureRung(AbstractRung):
         session = fit.session
         with session.clock.phase(OPTIMISE):
             return draw(q, session.points, session.rng("mixture draws", number), self.draws)
+
+
+def _left_out(fit: "Fit") -> list[Local]:
+    """Gaussians at places that the verdict on the present answer found to be left out."""
+    evidence = fit.evidence
+    if evidence is None or evidence.found is None or evidence.found.elsewhere is None:
+        return []
+    local = evidence.found.elsewhere.gaussian
+    return [] if local is None else [local]
+
+
+def _widened(parts: Components, wider: float) -> Components:
+    """Every component twice, as it is and wider: draws that see tails without losing the middle."""
+    log_weights = np.tile(parts.log_weights - np.log(2), 2)
+    return Components(
+        log_weights, np.tile(parts.loc, (2, 1)), np.concatenate([parts.root, wider * parts.root])
+    )
 
 
 def _count(answer: Candidate) -> int:

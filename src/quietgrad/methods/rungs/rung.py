@@ -46,6 +46,11 @@ class AbstractRung(eqx.Module):
     def mends(self, evidence: Evidence) -> bool:
         """Whether what is wrong with the present answer is of a kind that this rung can mend."""
 
+    def improves(self, evidence: Evidence) -> bool:
+        """Whether it is worth trying though the present answer would be trusted."""
+        del evidence
+        return False
+
     @abc.abstractmethod
     def solve(self, fit: "Fit", below: Candidate) -> Ending | None:
         """Drive solvers from the answer below, and say how that ended; None if nothing was found.

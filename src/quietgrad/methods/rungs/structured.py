@@ -69,7 +69,7 @@ class HierarchyRung(AbstractRung):
 
     def _structure(self, fit: "Fit", q: AbstractFamily) -> Structure | None:
         structure = q.structure if isinstance(q, Hierarchical) else fit.structure
-        return None if structure is None or structure.k > self.most_globals else structure
+        return None if structure is None or not 0 < structure.k <= self.most_globals else structure
 
 
 class StructuredRung(AbstractRung):

@@ -1,0 +1,102 @@
+"""The rung of mixtures: shapes that moments do not show, heavy modes, and mass that is left out."""
+
+import math
+
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+from jax.scipy.special import logsumexp
+
+import quietgrad as qg
+from quietgrad.diagnostics.draws import draw
+from quietgrad.diagnostics.local_mass import Local
+from quietgrad.evaluation.points import Points
+from quietgrad.families import FullRank, Mixture
+from quietgrad.methods.mixture_starts import at_parts, pooled, triangular
+from quietgrad.methods.rungs import CurvedRung, FlowRung, FullRankRung
+
+
+def mixture(weights, means, covariances):
+    """A normalised mixture of Gaussians: log Z = 0."""
+    means = np.asarray(means, float)
+    inverse = np.linalg.inv(np.linalg.cholesky(np.asarray(covariances, float)))
+    constant = np.log(weights) + np.log(np.diagonal(inverse, axis1=1, axis2=2)).sum(axis=1)
+    constant = constant - means.shape[1] / 2 * math.log(2 * math.pi)
+
+    def log_density(z):
+        x = jnp.einsum("kij,kj->ki", jnp.asarray(inverse), z[None] - means)
+        return logsumexp(jnp.asarray(constant) - 0.5 * jnp.sum(x**2, axis=1))
+
+    return qg.Target.from_logdensity(log_density, dim=means.shape[1])
+
+
+def near_zero(result, floor):
+    return abs(result.elbo) < 5 * result.elbo_error + floor
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_cross_is_fitted_though_the_moments_of_a_gaussian_are_right(seed):
+    """KL(q||p) of the best Gaussian is 0.4 nats. The floor is the acceptance's 0.02."""
+    ridge = np.array([[2.0, 1.8], [1.8, 2.0]])
+    target = mixture([0.5, 0.5], np.zeros((2, 2)), [ridge, ridge * [[1, -1], [-1, 1]]])
+    result = qg.fit(target, "auto", key=jr.key(seed))
+    assert isinstance(result.q, Mixture)
+    assert near_zero(result, 0.02)
+
+
+def test_modes_that_are_close_do_not_become_one():
+    """A Gaussian around either would spread over both."""
+    target = mixture([0.5, 0.5], [[-2.0, 0.0], [2.0, 0.0]], [np.eye(2)] * 2)
+    result = qg.fit(target, "auto", key=jr.key(1))
+    assert isinstance(result.q, Mixture)
+    assert near_zero(result, 0.005)
+
+
+def test_modes_with_heavy_tails_are_divided_in_more_coordinates():
+    """Two modes, each of two Gaussians with one mean: a component for each mode is 0.2 nats below them.
+
+    Half of that is asked for. Coordinates are independent at the modes: no hierarchy without globals.
+    """
+    wide, narrow = np.diag([9.0, 1, 1, 1, 1]), np.diag([0.25, 1, 1, 1, 1])
+    far = np.eye(5)[1] * 15
+    target = mixture([0.25] * 4, [-far, -far, far, far], [wide, narrow, wide, narrow])
+    result = qg.fit(target, "auto", key=jr.key(0))
+    assert isinstance(result.q, Mixture)
+    assert result.q.count >= 4
+    assert near_zero(result, 0.1)
+
+
+def test_draws_of_what_is_left_out_are_weighted_with_those_of_q():
+    """q has one of two modes: a mixture fitted to pooled draws has both by their mass."""
+    target = mixture([0.7, 0.3], [[0.0, 0.0], [9.0, 0.0]], [np.eye(2), 0.25 * np.eye(2)])
+    points, rng = Points(target, np.dtype(float)), np.random.default_rng(0)
+    q = FullRank(loc=jnp.zeros(2), packed=jnp.zeros(3))
+    local = Local(np.array([9.0, 0.0]), 0.5 * np.eye(2), 0.0, 0.0)
+    other = FullRank.of_host(local.center, local.root, np.dtype(float))
+    drawn = pooled(draw(q, points, rng, 1024), q, [draw(other, points, rng, 256)], [local])
+    weights = np.exp(drawn.log_weights)
+    error = np.std(weights) / math.sqrt(weights.size)
+    assert abs(np.mean(weights) - 1) < 5 * error
+    found = at_parts(drawn, 2, rng)
+    nearest = np.argmin(np.abs(found.loc[:, 0] - 9))
+    assert np.exp(found.log_weights)[nearest] == pytest.approx(0.3, abs=5 * error)
+
+
+def test_a_triangular_root_has_the_same_covariance():
+    root = np.random.default_rng(0).normal(size=(4, 4))
+    lower = triangular(root)
+    np.testing.assert_allclose(lower @ lower.T, root @ root.T, rtol=1e-10, atol=1e-12)
+    assert np.all(np.diagonal(lower) > 0)
+    assert np.all(np.triu(lower, 1) == 0)
+
+
+def test_no_flow_is_compiled_where_one_mode_of_many_is_known():
+    """Sixteen modes at the corners of a box in four coordinates; without mixtures nothing mends that."""
+    corners = np.array(np.meshgrid(*[[-6.0, 6.0]] * 4)).reshape(4, -1).T
+    target = mixture(np.full(16, 1 / 16), corners, [np.eye(4)] * 16)
+    method = qg.Auto(rungs=(FullRankRung(), CurvedRung(), FlowRung()))
+    result = qg.fit(target, "auto", method=method, key=jr.key(0))
+    assert isinstance(result.q, FullRank | qg.MeanField)
+    assert not any("Flow" in str(d) for d in result.decisions)
+    assert any("never looks" in reason for reason in result.diagnose().reasons)

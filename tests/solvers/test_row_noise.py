@@ -9,10 +9,12 @@ import pytest
 
 import quietgrad as qg
 from quietgrad.evaluation.elbo_terms import Difference, ElboEvaluator, paired_difference
-from quietgrad.session import Problem, Recorder
+from quietgrad.session import DEFAULT, Evaluation, Problem, Recorder
 from quietgrad.solvers import AbstractSolver, Step, Stop, drive
 
 ROWS, DIM, BATCH = 20_000, 3, 50
+# Comparisons may touch no more rows than steps did.
+NOTICED = Evaluation(unnoticed=0)
 
 
 def regression(rows=ROWS):
@@ -30,8 +32,8 @@ def at(mean):
     return qg.MeanField(jnp.asarray(mean) * jnp.ones(DIM), jnp.full(DIM, -0.5 * np.log(ROWS)))
 
 
-def recorder(key, rows=ROWS):
-    return Recorder(Problem(regression(rows), at(2.0), BATCH), key=key)
+def recorder(key, rows=ROWS, evaluation=DEFAULT):
+    return Recorder(Problem(regression(rows), at(2.0), BATCH), evaluation=evaluation, key=key)
 
 
 @pytest.mark.parametrize(
@@ -58,9 +60,8 @@ def test_an_open_question_is_asked_on_all_rows_at_more_draws(key):
     assert abs(sharp.nats - truth.nats) < 5 * np.hypot(sharp.error, truth.error) + 1e-6
 
 
-def test_asking_costs_no_more_rows_than_the_steps_before(key, monkeypatch):
-    monkeypatch.setattr("quietgrad.session.recorder.UNNOTICED", 0)
-    session = recorder(key)
+def test_asking_costs_no_more_rows_than_the_steps_before(key):
+    session = recorder(key, evaluation=NOTICED)
     here, there = (session.candidate(at(mean), 0) for mean in (2.0, 2.001))
     rough = paired_difference(there.terms, here.terms)
     evaluator = session.evaluators.precise
@@ -108,12 +109,11 @@ CORNERS = np.array([[1, 1, 1], [1, -1, -1], [-1, 1, -1], [-1, -1, 1]])
     ("sharp", "errors", "iterations"), [(True, 1.6, 20), (True, 1.2, 30), (False, 1.6, 30)]
 )
 def test_rounds_that_gain_nothing_end_a_run_where_a_gain_would_be_seen(
-    sharp, errors, iterations, key, monkeypatch
+    sharp, errors, iterations, key
 ):
     """Steps between members that are equally good, with no room for more rows. Twice the gain that
     matters must be three standard errors: 2 x 1.6 are, and 2 x 1.2 are not."""
-    monkeypatch.setattr("quietgrad.session.recorder.UNNOTICED", 0)
-    session = recorder(key)
+    session = recorder(key, evaluation=NOTICED)
     best = np.sum(np.asarray(session.problem.target.data), axis=0) / (ROWS + 1)
     start, *others = (best + 1e-3 * corner for corner in CORNERS)
     start = session.evaluate(at(start), 0)

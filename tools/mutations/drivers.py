@@ -137,7 +137,7 @@ METHODS = [
     Mutant(
         "the driver forgets its patience",
         "_advanced",
-        "waited=0 if stop.progressed(change) else run.waited + 1,",
+        "waited=0 if stop.progressed(change, before) else run.waited + 1,",
         "waited=run.waited + 1,",
         "runs end in the middle of their way",
         f"{DRIVER} -k patience",

@@ -68,18 +68,21 @@ class Problem(eqx.Module):
 
 
 class Evaluation(NamedTuple):
-    """How the ELBO is judged: with how many draws on the way and at the end, for what share of the time.
+    """How the ELBO is evaluated: draws on the way and at the end, and the share of the time it may take.
 
     Fewer draws, and on the way fewer rows, are taken where rows or coordinates are many. `share=None`
-    evaluates whenever a method would like to, with as many draws and all rows, whatever it costs:
-    studies want that. With `shown_draws`, the history's ELBOs are those at so many other draws, the same
-    for every method: what a method looks at to decide is its own affair, and on its own clock.
+    evaluates whenever a method asks, with as many draws and all rows, whatever it costs: studies want
+    that. With `shown_draws`, the history's ELBOs are those at this many other draws, the same for every
+    method: what a method evaluates to decide is its own affair, and on its own clock. `unnoticed`
+    numbers (rows or coordinates, times draws) may always be touched by a comparison that needs more
+    draws: a few tenths of a second.
     """
 
     draws: int = 128
     final_draws: int = 1024
     share: float | None = 0.2
     shown_draws: int | None = None
+    unnoticed: int = 2**28
 
 
 DEFAULT = Evaluation()

@@ -29,9 +29,6 @@ from .problem import DEFAULT, Callback, Candidate, Evaluation, Evaluators, Momen
 NO_CHECKPOINT = NullCheckpoint()
 # Draws of a stochastic step: a pair, as the usual estimator takes.
 STEP_DRAWS = 2
-# Numbers (rows or coordinates, times draws) that a comparison may touch without being noticed: a few
-# tenths of a second.
-UNNOTICED = 2**28
 T = TypeVar("T")
 Row = dict[str, float | int]
 
@@ -162,7 +159,7 @@ class Recorder:
         target = self.problem.whole
         rows = max(1, target.rows)
         used = STEP_DRAWS * steps * (self.problem.batch_size or rows)
-        used = max(used, UNNOTICED // self.problem.q.dim)
+        used = max(used, self.evaluation.unnoticed // self.problem.q.dim)
         each = 2 * 2 * evaluator.pairs * rows
         times = 1
         while times * each <= used and not change.conclusive(gain):

@@ -1,8 +1,8 @@
 """Which files of the library two calls pass through: `python -m tools.trace_files`.
 
 A file counts if one of its functions is called; imports and module-level code do not. The first call
-is a full-rank fit by `auto`. The second is one step of `Sgd` with QuadCV: a chunk of one step, traced as
-the driver's first chunk is, from `solvers/stochastic.py` downwards.
+is a full-rank fit by `auto`. The second is one step of `Sgd` with QuadCV, `Job.step` of
+`solvers/steps.py` and what it calls while it is compiled.
 """
 
 import sys
@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import jax.random as jr
 
 import quietgrad as qg
-from quietgrad.solvers.stochastic import StochasticSteps
+from quietgrad.solvers.steps import Job
 
 SOURCE = Path(qg.__file__).parent
 
@@ -60,18 +60,18 @@ def target() -> qg.Target:
 
 def full_rank() -> Counter[str]:
     """A full-rank fit by `auto`."""
-    problem = target()
+    fit, problem = qg.fit, target()
+    # Once in a process: where compiled programs are kept.
     qg.keep_compiled()
-    return trace(lambda: qg.fit(problem, "full-rank", key=jr.key(0), progress=False))
+    return trace(lambda: fit(problem, "full-rank", key=jr.key(0), progress=False))
 
 
 def step() -> Counter[str]:
     """A step of `Sgd` with QuadCV."""
-    problem = target()
-    method = qg.Sgd("quadcv", steps=1)
-    inside = "solvers/stochastic.py", StochasticSteps.step.__qualname__
+    fit, problem, method = qg.fit, target(), qg.Sgd("quadcv", steps=1)
+    inside = "solvers/steps.py", Job.step.__qualname__
     return trace(
-        lambda: qg.fit(problem, "mean-field", method=method, key=jr.key(0), progress=False), inside
+        lambda: fit(problem, "mean-field", method=method, key=jr.key(0), progress=False), inside
     )
 
 
@@ -79,7 +79,8 @@ def main() -> None:
     """Print both lists."""
     for call in (full_rank, step):
         files = call()
-        print(f"{call.__name__}: {len(files)} files")
+        tools = sum(name.startswith(("_util/", "_numerics/")) for name in files)
+        print(f"{call.__name__}: {len(files)} files, {tools} of them in _util/ and _numerics/")
         for name, calls in files.items():
             print(f"  {calls:6d} {name}")
 

@@ -8,7 +8,7 @@ import jax.random as jr
 import numpy as np
 
 import quietgrad as qg
-from quietgrad.families.capabilities import HasMoments
+from quietgrad.families.family import HasMoments
 
 from .judging import CORRECTED, DO_NOT_TRUST, TRUST, errors
 from .model import Model

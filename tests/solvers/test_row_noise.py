@@ -108,9 +108,7 @@ CORNERS = np.array([[1, 1, 1], [1, -1, -1], [-1, 1, -1], [-1, -1, 1]])
 @pytest.mark.parametrize(
     ("sharp", "errors", "iterations"), [(True, 1.6, 20), (True, 1.2, 30), (False, 1.6, 30)]
 )
-def test_rounds_that_gain_nothing_end_a_run_where_a_gain_would_be_seen(
-    sharp, errors, iterations, key
-):
+def test_rounds_that_gain_nothing_end_a_run_where_a_gain_would_be_seen(sharp, errors, iterations, key):
     """Steps between members that are equally good, with no room for more rows. Twice the gain that
     matters must be three standard errors: 2 x 1.6 are, and 2 x 1.2 are not."""
     session = recorder(key, evaluation=NOTICED)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import quietgrad as qg
-from quietgrad.targets.traced import traced
+from quietgrad._util.tracing import traced
 
 Z = np.array([0.1, -2.0, 0.5])
 POINT = jax.ShapeDtypeStruct((3,), np.float64)

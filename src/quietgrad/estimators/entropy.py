@@ -33,6 +33,10 @@ class Path(NamedTuple):
     pull_back: Callable[[Cotangent, Float[Array, " draws"]], PyTree]
     pull_points: Callable[[Cotangent], PyTree]
 
+    def integrand_slope(self, slope: Float[Array, "draws dim"]) -> Float[Array, "draws dim"]:
+        """The gradient at the points of what is pulled back: grad f, less the score when STL is used."""
+        return slope if self.score is None else slope - self.score
+
 
 class AbstractEntropy(eqx.Module):
     """A way to differentiate the entropy part of the ELBO."""

@@ -1,7 +1,10 @@
 """Variational families q(z; lambda): a transport of base draws, and what is known of it."""
 
-from .advice import Advice
-from .capabilities import (
+from .conditional import Hierarchical
+from .curved import Curved
+from .family import (
+    AbstractFamily,
+    Advice,
     EstimatesDensity,
     HasDiagonalScale,
     HasEntropy,
@@ -10,10 +13,8 @@ from .capabilities import (
     Invertible,
     OnHost,
     ScalesFollow,
+    split,
 )
-from .conditional import Hierarchical
-from .curved import Curved
-from .family import AbstractFamily, split
 from .fits_quadratic import FitsQuadratic
 from .flow import AbstractFlow
 from .full_rank import FullRank

@@ -14,8 +14,7 @@ from jaxtyping import Array, Float, Key
 
 from .._util.checks import whole
 from .bases import AbstractBase, Normal
-from .capabilities import HasEntropy
-from .family import AbstractFamily
+from .family import AbstractFamily, HasEntropy
 from .mean_field import MeanField
 
 # Where a group's coordinates are: stretches from a first to before a last one.

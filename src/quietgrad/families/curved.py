@@ -15,8 +15,7 @@ from jaxtyping import Array, Float, Key
 from .._util.checks import whole
 from .bases import AbstractBase, Normal
 from .bend import Bend, HostBend
-from .capabilities import OnHost
-from .family import AbstractFamily
+from .family import AbstractFamily, OnHost
 from .flow import AbstractFlow, AbstractLayer
 from .full_rank import FullRank, pack_triangle
 from .mean_field import MeanField

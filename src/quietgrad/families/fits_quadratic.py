@@ -5,8 +5,7 @@ import abc
 import numpy as np
 from jaxtyping import Float
 
-from .capabilities import HasPathMetric, OnHost
-from .family import AbstractFamily
+from .family import AbstractFamily, HasPathMetric, OnHost
 
 
 class FitsQuadratic(AbstractFamily, HasPathMetric, OnHost):

@@ -12,8 +12,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .capabilities import Invertible
-from .family import AbstractFamily
+from .family import AbstractFamily, Invertible
 
 
 class AbstractLayer(eqx.Module):

@@ -15,10 +15,8 @@ from jaxtyping import Array, Float, Int, Key, Num
 
 from .._util.checks import whole
 from .._util.device import on_device
-from .advice import Advice
 from .bases import AbstractBase, Normal
-from .capabilities import HasEntropy, Invertible, Matmul, quadratic_form
-from .family import AbstractFamily
+from .family import AbstractFamily, Advice, HasEntropy, Invertible, Matmul, quadratic_form
 from .fits_quadratic import FitsQuadratic
 from .low_rank import LowRank
 from .mean_field import MeanField

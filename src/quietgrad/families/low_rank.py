@@ -19,11 +19,9 @@ from jaxtyping import Array, Float, Key
 
 from .._util.checks import whole
 from .._util.device import on_device
-from .advice import Advice
 from .bases import AbstractBase, Normal
-from .capabilities import HasDiagonalScale, HasEntropy, Matmul, quadratic_form
 from .factor_analysis import best_factors
-from .family import AbstractFamily
+from .family import AbstractFamily, Advice, HasDiagonalScale, HasEntropy, Matmul, quadratic_form
 from .fits_quadratic import FitsQuadratic
 from .mean_field import MeanField
 

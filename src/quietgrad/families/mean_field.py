@@ -7,10 +7,8 @@ from jaxtyping import Array, Float, Key
 
 from .._util.checks import whole
 from .._util.device import on_device
-from .advice import Advice
 from .bases import AbstractBase, Normal
-from .capabilities import HasDiagonalScale, HasEntropy, Invertible, Matmul
-from .family import AbstractFamily
+from .family import AbstractFamily, Advice, HasDiagonalScale, HasEntropy, Invertible, Matmul
 from .fits_quadratic import FitsQuadratic
 
 

@@ -22,10 +22,8 @@ from jaxtyping import Array, Float, Key
 
 from .._util.checks import whole
 from .._util.device import on_device
-from .advice import Advice
 from .bases import AbstractBase, Normal
-from .capabilities import Invertible, OnHost
-from .family import AbstractFamily
+from .family import AbstractFamily, Advice, Invertible, OnHost
 from .full_rank import FullRank, host_pack, host_unpack, pack_triangle, unpack_triangle
 from .low_rank import LowRank
 from .mean_field import MeanField

@@ -21,8 +21,7 @@ from jaxtyping import Array, Float, Int, Key
 from .._util.checks import whole
 from .._util.device import on_device
 from .bases import AbstractBase, Normal
-from .capabilities import Invertible, OnHost
-from .family import AbstractFamily
+from .family import AbstractFamily, Invertible, OnHost
 from .full_rank import FullRank, pack_triangle
 from .mean_field import MeanField
 

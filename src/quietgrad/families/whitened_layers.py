@@ -15,11 +15,10 @@ from jaxtyping import Array, Key
 
 from .._util.checks import whole
 from .._util.device import on_device
-from .advice import Advice
 from .autoregressive import Autoregressive, Stack
 from .bases import AbstractBase, Normal
 from .elementwise import AbstractElementwise, Affine, RationalQuadratic
-from .family import AbstractFamily
+from .family import AbstractFamily, Advice
 from .flow import AbstractFlow, AbstractLayer, ShiftScale
 from .full_rank import FullRank
 from .mean_field import MeanField

@@ -12,10 +12,8 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Key, PyTree
 
 from .._util.checks import whole
-from .advice import Advice
 from .bases import AbstractBase, Normal
-from .capabilities import HasEntropy
-from .family import AbstractFamily
+from .family import AbstractFamily, Advice, HasEntropy
 from .mean_field import MeanField
 
 

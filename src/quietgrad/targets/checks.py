@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import PyTree
 
 from .._util.checks import whole
-from .traced import Traced, traced
+from .._util.tracing import Traced, traced
 
 
 def check_arguments(

@@ -7,8 +7,8 @@ import equinox as eqx
 import jax
 from jaxtyping import Array, Key, PyTree
 
+from .._util.tracing import Traced, traced
 from .named_model import AbstractNamedModel
-from .traced import Traced, traced
 
 
 class _Source:

@@ -19,13 +19,13 @@ from jaxtyping import Array, Float, Int, PyTree
 from .._util.checks import whole
 from .._util.device import on_device
 from .._util.extras import adapter
+from .._util.tracing import Traced
 from .checks import batch_size_within, check_arguments, traced_function
 from .further_argument import HYPERPARAMETERS_MISSING, takes_more
 from .named_model import AbstractNamedModel
 from .parameters import AbstractParameters
 from .read_model import read_model
 from .row_blocks import AbstractRows, mapped
-from .traced import Traced
 
 
 class Target(eqx.Module):

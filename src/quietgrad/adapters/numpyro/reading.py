@@ -12,8 +12,8 @@ import numpy as np
 from jaxtyping import Array, Float, PyTree
 
 from ..._util.device import on_device
+from ..._util.tracing import Traced, traced
 from ...targets import Target
-from ...targets.traced import Traced, traced
 from .handled import constant, put_together, take_apart
 from .model import NumpyroModel, Point
 from .parameters import Parameters, open_parameters, substituted

@@ -1,7 +1,7 @@
 """The contract of a surrogate f~ of the integrand: subtract beta f~ at the draws, add beta E f~ back.
 
 The integrand f is the target's log density, minus log q when the entropy mode sticks the landing:
-what the surrogate must follow is the gradient `integrand_slope`.
+what the surrogate must follow is the gradient `path.integrand_slope(slope)`.
 """
 
 import abc
@@ -71,8 +71,3 @@ class AbstractSurrogate(eqx.Module):
         key: Key[Array, ""],
     ) -> tuple[Control, PyTree]:
         """The control for draws with target gradients `slope`, and the state for the next step."""
-
-
-def integrand_slope(path: Path, slope: Float[Array, "draws dim"]) -> Float[Array, "draws dim"]:
-    """The gradient at the points of what is pulled back: grad f, less the score when STL is used."""
-    return slope if path.score is None else slope - path.score

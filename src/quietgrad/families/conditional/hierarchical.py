@@ -19,10 +19,8 @@ from ..._util.checks import whole
 from ..._util.device import on_device
 from ...structure import Structure
 from ...targets import Target
-from ..advice import Advice
 from ..bases import AbstractBase, Normal
-from ..capabilities import Invertible, OnHost, ScalesFollow
-from ..family import AbstractFamily
+from ..family import AbstractFamily, Advice, Invertible, OnHost, ScalesFollow
 from ..full_rank import FullRank, pack_triangle
 from ..mean_field import MeanField
 from ..structured import AbstractStructured, Arrowhead, Chain

@@ -15,9 +15,8 @@ from jax.scipy.stats import norm
 from jaxtyping import Array, Float, Key
 
 from ..._util.checks import whole
-from ..advice import Advice
 from ..bases import AbstractBase, Normal
-from ..family import AbstractFamily
+from ..family import AbstractFamily, Advice
 from ..full_rank import FullRank
 from ..mean_field import MeanField
 from .generator import Generator

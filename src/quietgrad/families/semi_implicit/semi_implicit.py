@@ -15,10 +15,8 @@ from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float, Key
 
 from ..._util.checks import whole
-from ..advice import Advice
 from ..bases import AbstractBase, Normal
-from ..capabilities import EstimatesDensity
-from ..family import AbstractFamily
+from ..family import AbstractFamily, Advice, EstimatesDensity
 from ..full_rank import FullRank, pack_triangle
 from ..mean_field import MeanField
 from .generator import Generator

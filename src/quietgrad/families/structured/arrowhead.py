@@ -20,8 +20,7 @@ from ..._util.checks import whole
 from ...structure import BlockRoot, Structure
 from ...targets import Target
 from ..bases import AbstractBase, Normal
-from ..capabilities import HasPathMetric
-from ..family import AbstractFamily
+from ..family import AbstractFamily, HasPathMetric
 from ..mean_field import MeanField
 from .found import structure_for
 from .gaussian import AbstractStructured, checked

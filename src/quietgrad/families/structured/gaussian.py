@@ -14,9 +14,7 @@ from jaxtyping import Array, Float
 
 from ...structure import BlockMatrix, BlockRoot, Structure
 from ...structure.elimination import root_of_inverse
-from ..advice import Advice
-from ..capabilities import HasEntropy, HasMoments, Invertible, Matmul, quadratic_form
-from ..family import AbstractFamily
+from ..family import AbstractFamily, Advice, HasEntropy, HasMoments, Invertible, Matmul, quadratic_form
 
 
 class AbstractStructured(AbstractFamily, HasMoments, HasEntropy, Invertible):

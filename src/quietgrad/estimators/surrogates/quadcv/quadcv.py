@@ -18,7 +18,7 @@ from jaxtyping import Array, Bool, Float, Key, PyTree
 from ....families import AbstractFamily, HasEntropy, HasMoments, HasPathMetric, split
 from ....targets import Target
 from ...entropy import Path, over_draws
-from ..surrogate import AbstractSurrogate, Control, integrand_slope
+from ..surrogate import AbstractSurrogate, Control
 from . import model
 from .coefficient import (
     AbstractCoefficient,
@@ -123,7 +123,7 @@ class AbstractQuadratic(AbstractSurrogate):
         v = self.moved(state.v, state.memory, q)
         offset = path.z - q.mean()[None, :]
         ours = model.slope(v, offset)
-        theirs = integrand_slope(path, slope)
+        theirs = path.integrand_slope(slope)
         params, rebuild = split(q)
         mean = jax.grad(lambda p: model.mean_value(v, rebuild(p)))(params)  # pyright: ignore
         if self.coefficient.per_block:
@@ -230,7 +230,7 @@ class QuadraticFlow(AbstractSurrogate):
         points, vjp = jax.vjp(lambda p: over_draws(rebuild(p).transport, more), params)
         (mean,) = vjp(model.slope(state.v, points - z0) / self.extra_draws)
 
-        offset, theirs = path.z - z0, integrand_slope(path, slope)
+        offset, theirs = path.z - z0, path.integrand_slope(slope)
         ours = model.slope(state.v, offset)
         count = e.shape[0]
         difference = jax.tree.map(jnp.subtract, mean, path.pull_points(ours / count))

@@ -9,6 +9,7 @@ from posteriors import mean_field
 
 from quietgrad import FullRank, Target
 from quietgrad.diagnostics.chains import Sampler
+from quietgrad.diagnostics.charts import PlainChart
 from quietgrad.diagnostics.climbs import climb, far_starts
 from quietgrad.diagnostics.comparison import Comparison, by_chains
 from quietgrad.diagnostics.draws import draw
@@ -83,7 +84,7 @@ def test_chains_leave_a_posterior_as_it_is_and_find_it_from_elsewhere(rng):
     metric = Metric(np.full(4, mean), np.full(4, 0.5))
     exact = np.log(rng.gamma(4.0, size=(400, 4)))
     for start in (exact, exact[:100] + 0.5):
-        chains = Sampler(points, metric, start, rng).run(40 * len(start))
+        chains = Sampler(PlainChart(points), metric, start, rng).run(40 * len(start))
         # q is stood in for by draws with known moments: those of the start.
         found = by_chains(start, chains)
         shift = (mean - start.mean(axis=0)) / np.sqrt(variance)

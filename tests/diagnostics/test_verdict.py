@@ -78,7 +78,8 @@ def test_right_fits_are_trusted(make):
 )
 def test_wrong_fits_are_not_trusted_and_the_advice_fits(make, reason, advice):
     found = make().diagnose()
-    assert found.verdict == DO_NOT, str(found)
+    # Chains may have gone on to where q should be; q itself is wrong all the same.
+    assert found.verdict == (CORRECTED if found.by_chains else DO_NOT), str(found)
     assert any(reason in line for line in found.reasons), str(found)
     assert any(advice in line for line in found.advice), str(found)
 
@@ -218,7 +219,7 @@ def test_any_family_is_judged():
     """A flow at its random start is far off."""
     q = RealNVP.init(3, key=jr.key(0))
     found = posteriors.result(posteriors.gaussian(), q).diagnose()
-    assert found.verdict == DO_NOT
+    assert found.verdict == (CORRECTED if found.by_chains else DO_NOT)
     assert found.gain > 0.5
 
 

@@ -7,7 +7,7 @@ from .evidence import Evidence
 from .tolerance import off
 
 NAMED = 3
-CORRECTED = "result.posterior(key) gives draws with importance weights; use these, not result.sample"
+CORRECTED = "result.posterior(key) gives the corrected draws; use these, not result.sample"
 LONGER = "give the verdict more time: result.diagnose(seconds=...)"
 NUTS = "run NUTS, for which result.for_nuts() gives starting points and an inverse mass matrix"
 

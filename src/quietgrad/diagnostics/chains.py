@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from ..evaluation.points import Points
+from .charts import AbstractChart
 from .metric import Metric
 from .settings import DEFAULT, Diagnostics
 
@@ -58,80 +58,120 @@ class Chains(NamedTuple):
 class Sampler:
     """Chains that can be run on; the step size is adapted until it is first asked for more.
 
-    With `keep`, only what it makes of a state is stored, beside averages of all coordinates.
+    They move in the coordinates of a chart, whose scales `metric` has, and are handed out as points.
+    With `keep`, only what it makes of a point is stored, and averages of all coordinates; the chart is
+    then a plain one. `most_leapfrogs` bounds a trajectory, and the step is adapted to an acceptance between the
+    two of `acceptance`; by default they are those of short chains.
     """
 
     def __init__(
         self,
-        points: Points,
+        chart: AbstractChart,
         metric: Metric,
-        start: Float[np.ndarray, "chains dim"],
+        start: Float[np.ndarray, "chains base"],
         rng: np.random.Generator,
         settings: Diagnostics = DEFAULT,
         keep: Keep | None = None,
+        *,
+        most_leapfrogs: int | None = None,
+        acceptance: tuple[float, float] | None = None,
     ):
         self._settings, self._keep = settings, keep
-        self._sum, self._count = np.zeros(start.shape if keep else 0), 0
-        self._points, self._metric, self._rng, self._start = points, metric, rng, start
-        self._z = start
-        self._value, self._slope = points(start)
+        self._most = settings.most_leapfrogs if most_leapfrogs is None else most_leapfrogs
+        self._acceptance = settings.acceptance if acceptance is None else acceptance
+        self._chart, self._metric, self._rng = chart, metric, rng
+        self._u = start
+        self._value, self._slope = chart(start)
         self._step = start.shape[1] ** -0.25
-        self._adapting = True
+        self.forget()
+
+    def forget(self, metric: Metric | None = None) -> None:
+        """Begin again at the present states, in another metric if one is given: its step is adapted."""
+        self._metric = self._metric if metric is None else metric
+        self._adapting, self._start = True, self._u
+        self._sum, self._count = np.zeros(self._u.shape if self._keep else 0), 0
         self._states: list[np.ndarray] = []
         self._values: list[np.ndarray] = []
+        self._told: list[np.ndarray] = []
         self._accepted: list[float] = []
+        self._diverged: list[float] = []
 
     def run(self, gradients: int) -> Chains:
         """Go on for about as many gradients; everything so far."""
-        spent, settings = 0, self._settings
+        spent = 0
         self._sum, self._count = np.zeros_like(self._sum), 0
         while spent < gradients:
-            wanted = round(settings.trajectory / self._step)
-            leapfrogs = max(1, min(settings.most_leapfrogs, wanted))
-            self._move(leapfrogs)
-            spent += leapfrogs * len(self._start)
+            spent += self._move() * len(self._start)
+        return self._chains()
+
+    def advance(self, moves: int) -> Chains:
+        """Go on for some moves; everything so far."""
+        for _ in range(moves):
+            self._move()
+        return self._chains()
+
+    @property
+    def diverged(self) -> float:
+        """The share of proposals whose energy is off by more than any useful step's."""
+        return float(np.mean(self._diverged)) if self._diverged else 0.0
+
+    @property
+    def states(self) -> Float[np.ndarray, "moves chains base"]:
+        """All states so far, in the coordinates of the chart."""
+        return np.stack(self._states)
+
+    def _chains(self) -> Chains:
         self._adapting = False
         late = self._accepted[len(self._accepted) // 3 :]
-        start = self._start if self._keep is None else self._keep(self._start)
         whole = None if self._keep is None else self._sum / self._count
-        moves = np.stack(self._states), np.stack(self._values)
+        for number in range(len(self._told), len(self._states)):
+            z, log_det = self._chart.carry(self._states[number])
+            self._values[number] = self._values[number] - log_det
+            self._told.append(z if self._keep is None else self._states[number])
+        start = self._chart.carry(self._start)[0]
+        start = start if self._keep is None else self._keep(start)
+        moves = np.stack(self._told), np.stack(self._values)
         return Chains(start, *moves, float(np.mean(late)), whole)
 
-    def _move(self, leapfrogs: int) -> None:
-        """One move of all chains: leapfrog steps, then accept or stay."""
-        rng, count = self._rng, len(self._start)
+    def _move(self) -> int:
+        """One move of all chains: leapfrog steps, then accept or stay. How many steps these were."""
+        rng, count, settings = self._rng, len(self._start), self._settings
+        leapfrogs = max(1, min(self._most, round(settings.trajectory / self._step)))
         momentum = rng.standard_normal(self._start.shape)
         step = self._step * rng.uniform(0.8, 1.1, (count, 1))
-        z, value, slope = self._z, self._value, self._slope
+        u, value, slope = self._u, self._value, self._slope
         before = value - 0.5 * np.sum(momentum**2, axis=1)
         with np.errstate(all="ignore"):
             momentum = momentum + 0.5 * step * self._metric.pull(slope)
             for number in range(leapfrogs):
-                z = z + step * self._metric.push(momentum)
-                value, slope = self._points(z)
+                u = u + step * self._metric.push(momentum)
+                value, slope = self._chart(u)
                 momentum = momentum + (1.0 if number + 1 < leapfrogs else 0.5) * step * (
                     self._metric.pull(slope)
                 )
             gain = value - 0.5 * np.sum(momentum**2, axis=1) - before
         chance = np.where(np.isfinite(gain), np.exp(np.minimum(gain, 0.0)), 0.0)
         accepted = rng.random(count) < chance
-        self._z = np.where(accepted[:, None], z, self._z)
+        self._u = np.where(accepted[:, None], u, self._u)
         self._slope = np.where(accepted[:, None], slope, self._slope)
         self._value = np.where(accepted, value, self._value)
         mean = float(np.mean(chance))
         if self._adapting:
             self._step *= self._change(mean)
         if self._keep is not None:
-            self._sum, self._count = self._sum + self._z, self._count + 1
-        self._states.append(self._z if self._keep is None else self._keep(self._z))
+            self._sum, self._count = self._sum + self._u, self._count + 1
+        self._states.append(self._u if self._keep is None else self._keep(self._u))
         self._values.append(self._value)
         self._accepted.append(mean)
+        self._diverged.append(float(np.mean(~(gain > -settings.divergence))))
+        return leapfrogs
 
     def _change(self, acceptance: float) -> float:
         """By how much the step changes after a move."""
         settings = self._settings
         if acceptance < settings.poor_acceptance:
             return 0.5
-        if acceptance < settings.least_acceptance:
+        least, most = self._acceptance
+        if acceptance < least:
             return 0.8
-        return 1.2 if acceptance > settings.most_acceptance else 1.0
+        return 1.2 if acceptance > most else 1.0

@@ -10,6 +10,7 @@ from jaxtyping import Float
 
 from .._util.html import AMBER, GREEN, RED, badge, bullets, element
 from ..status import Status
+from .long_chains import ChainDraws
 
 
 class Verdict(enum.StrEnum):
@@ -47,7 +48,8 @@ class Diagnosis:
     as estimated, with standard errors; infinite where nothing could be found out. `effective` is how
     many posterior draws the weighted ones are worth. `gain` is what a Newton step promises, in nats.
     It took `seconds` out of at most `limit`. `unseen` is what there was no time to look at, and without
-    which nothing is trusted; `further` is what more time would be spent on.
+    which nothing is trusted; `further` is what more time would be spent on. `chain_draws` are draws of
+    long chains, which were run if q was off and weights did not correct it.
     """
 
     verdict: Verdict
@@ -69,6 +71,12 @@ class Diagnosis:
     limit: float = math.inf
     unseen: tuple[str, ...] = ()
     further: tuple[str, ...] = ()
+    chain_draws: ChainDraws | None = None
+
+    @property
+    def by_chains(self) -> bool:
+        """Whether the corrected draws are those of chains."""
+        return self.chain_draws is not None and self.chain_draws.enough
 
     @property
     def time(self) -> str:

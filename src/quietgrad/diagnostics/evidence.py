@@ -12,16 +12,17 @@ from jaxtyping import Float, Int
 
 from ..evaluation.elbo_terms import UNKNOWN, Difference
 from ..evaluation.points import Points
-from ..families import AbstractFamily, EstimatesDensity, HasMoments, ScalesFollow
+from ..families import AbstractFamily, EstimatesDensity, HasMoments
 from ..targets import Target
 from .budget import Budget
-from .carried import CarriedSampler
 from .cells import Cells, by_cells, nearest
 from .chains import Chains, Sampler
+from .charts import AbstractChart, BaseChart, PlainChart, chart_of
 from .climbs import climb, far_starts
 from .comparison import Comparison, by_chains, by_weights, unknown
 from .draws import Draws, draw
 from .expected_gain import gain_at
+from .long_chains import Begun, ChainDraws
 from .metric import Metric, metric_of, metric_within
 from .modes import Elsewhere, elsewhere, separate_modes, stays_away
 from .propriety import LogDensityProbe, Ray, Tail, flattest, slow_tails
@@ -41,7 +42,8 @@ class Evidence(NamedTuple):
     `modes` are several ones between which the density dips, if there are; `cells` what chains say that
     do not cross between them. `flow` says that q bends, and so follows whatever its draws have seen.
     `unseen` is what there was no time for and without which nothing can be trusted, `further` what more
-    time would be spent on.
+    time would be spent on. `begun` are the chains from q's draws, as they can be continued, and
+    `chain_draws` what came of that.
     Where most draws are not finite there is nothing beyond them.
     """
 
@@ -61,6 +63,8 @@ class Evidence(NamedTuple):
     settings: Diagnostics = DEFAULT
     unseen: tuple[str, ...] = ()
     further: tuple[str, ...] = ()
+    begun: Begun | None = None
+    chain_draws: ChainDraws | None = None
 
     @property
     def best(self) -> Comparison:
@@ -149,7 +153,7 @@ def gather(
     found = found._replace(gain=gain_at(q, drawn, metric), flow=not isinstance(q, HasMoments))
     run = _run_chains(target, q, points, found, metric, rng, budget)
     if run is not None:
-        found = _from_chains(found, points, q, metric, run, rng)
+        found = _from_chains(found, points, q, metric, run, rng)._replace(begun=run.begun)
     budget.stage("far tails")
     axes = axes_of(metric, drawn.slope[drawn.finite], settings)
     # Three values on either side of an axis, and room for a second look along a few.
@@ -168,13 +172,14 @@ def gather(
 
 
 class _Run(NamedTuple):
-    """Chains from q's draws and from far climbs, separate modes, and what the former say."""
+    """Chains from q's draws and from far climbs, separate modes, what the former say, where they are."""
 
     main: Chains
     scouts: Chains
     modes: Float[np.ndarray, "modes dim"]
     moved: Comparison
     cells: Cells | None
+    begun: Begun | None
 
 
 def _from_chains(
@@ -279,17 +284,11 @@ def _run_chains(
     else:
         rows = rng.permutation(np.flatnonzero(drawn.finite))[:count]
     count, numbers = len(rows), watched(drawn.z)
-    if isinstance(q, ScalesFollow) and not watched.selected and not even(weights, settings):
-        sampler = CarriedSampler(target, q, points, drawn.e[rows], ends, rng, settings)
-    else:
-        sampler = Sampler(
-            points,
-            metric,
-            np.concatenate([drawn.z[rows], ends]),
-            rng,
-            settings,
-            watched if watched.selected else None,
-        )
+    at_home = watched.selected or even(weights, settings)
+    chart = PlainChart(points) if at_home else chart_of(target, q, points)
+    start = np.concatenate([chart.of_draws(drawn)[rows], chart.of_points(ends)])
+    scales, keep = chart.metric(metric), watched if watched.selected else None
+    sampler = Sampler(chart, scales, start, rng, settings, keep)
     rounds = settings.leapfrogs
 
     def run(number: int) -> tuple[Chains, Comparison, Cells | None]:
@@ -316,7 +315,11 @@ def _run_chains(
                 budget.further.append("longer chains, with smaller errors")
             break
         chains, moved, cells = run(number + 1)
-    return _Run(chains.some(slice(0, count)), chains.some(slice(count, None)), modes, moved, cells)
+    main, scouts = chains.some(slice(0, count)), chains.some(slice(count, None))
+    last = (
+        None if watched.selected else _begun(chart, scales, metric, sampler.states[-1][:count], points)
+    )
+    return _Run(main, scouts, modes, moved, cells, last)
 
 
 def _own_ends(
@@ -348,6 +351,22 @@ def _starts(
     each = min(settings.mode_chains, count // len(numbers))
     first = np.concatenate([np.flatnonzero(own == cell)[:each] for cell in range(len(numbers))])
     return np.concatenate([rows[first], np.delete(rows, first)])[:count]
+
+
+def _begun(
+    chart: AbstractChart,
+    scales: Metric,
+    metric: Metric,
+    u: Float[np.ndarray, "chains base"],
+    points: Points,
+) -> Begun:
+    """The chains as they go on: in the base of a hierarchy, else in the target's own coordinates.
+
+    A bend that is right in the middle may be far off in a tail, where chains then do not move.
+    """
+    if isinstance(chart, BaseChart):
+        return Begun(chart, scales, u)
+    return Begun(PlainChart(points), metric, chart.carry(u)[0])
 
 
 def _sizes(drawn: Draws, settings: Diagnostics, budget: Budget) -> tuple[int, int]:

@@ -1,5 +1,6 @@
-"""Draws of the posterior: draws of q, resampled by Pareto-smoothed importance weights."""
+"""Draws of the posterior: draws of q, resampled by Pareto-smoothed importance weights; or of chains."""
 
+import math
 from typing import Any
 
 import equinox as eqx
@@ -10,6 +11,7 @@ from ..evaluation.points import Points
 from ..families import AbstractFamily
 from ..targets import Target
 from .draws import draw
+from .long_chains import ChainDraws
 from .psis import smooth
 
 # Draws of q for each draw of the posterior, and at least; more make repetitions rarer.
@@ -17,10 +19,10 @@ TIMES, LEAST = 4, 4000
 
 
 class PosteriorDraws(eqx.Module):
-    """Draws of q that were resampled by importance weights, and how far to rely on them.
+    """Draws of q, resampled by importance weights, or draws of chains, and how far to rely on them.
 
-    `points` are like those of `result.sample`. `khat` is the shape of the weights' tail and `effective`
-    the number of independent posterior draws that the weights are worth.
+    `points` are like those of `result.sample`. `khat` is the shape of the weights' tail, NaN for chains,
+    and `effective` the number of independent posterior draws that they are worth.
     `reliable` is whether k-hat is below its limit. Points repeat where weights are large.
     """
 
@@ -32,6 +34,13 @@ class PosteriorDraws(eqx.Module):
 
     def __str__(self) -> str:
         return self.kind
+
+
+def of_chains(found: ChainDraws, dtype: Any, rng: np.random.Generator, draws: int) -> PosteriorDraws:
+    """Some of the draws of chains, without repetition as far as there are enough."""
+    rows = rng.choice(len(found.z), draws, replace=draws > len(found.z))
+    points = on_device(found.z[rows], dtype)
+    return PosteriorDraws(points, math.nan, found.effective, found.enough, f"{draws:,} draws of {found}")
 
 
 def resampled(target: Target, q: AbstractFamily, rng: np.random.Generator, draws: int) -> PosteriorDraws:

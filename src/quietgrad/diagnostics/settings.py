@@ -70,11 +70,27 @@ class Diagnostics(eqx.Module):
     trajectory: float = 0.5 * math.pi
     most_leapfrogs: int = 12
     # Acceptance that the step is adapted to lie between, and below which it is halved at once.
-    least_acceptance: float = 0.75
-    most_acceptance: float = 0.92
+    acceptance: tuple[float, float] = (0.75, 0.92)
     poor_acceptance: float = 0.4
     # Chains whose late states follow their start more closely than this tell nothing of their limit.
     stuck: float = 0.9
+    # Long chains, which go on where q is off and weights do not correct it. Moves before the metric is
+    # taken from the states, twice; the first moves after that, which are doubled until all is known, and
+    # their number at most. Longer trajectories and smaller steps than those of short chains: states must
+    # forget, and narrow places must be entered.
+    warm_up: tuple[int, ...] = (8, 16)
+    first_moves: int = 32
+    most_moves: int = 512
+    long_leapfrogs: int = 32
+    long_acceptance: tuple[float, float] = (0.9, 0.96)
+    # Errors of their means and log sds as a share of the tolerance: a fifth, which is an effective size
+    # of 400. States of each chain that are judged and handed out.
+    precise: float = 0.2
+    judged_moves: int = 64
+    # An error of the energy that is called a divergence, as NUTS has it, and the share of proposals that
+    # may diverge: where more do, a part of the posterior is too narrow for the steps.
+    divergence: float = 1000.0
+    most_diverged: float = 0.005
     # Errors below which chains have settled well enough to tell another mode from a ridge.
     settled: float = 0.25
 

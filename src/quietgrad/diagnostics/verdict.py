@@ -36,12 +36,21 @@ def judge(
     _gain(evidence, found)
     _unseen(evidence, found)
     neck = _neck(evidence, found)
-    corrects = _corrects(evidence, found) and not neck
+    corrects = (_corrects(evidence, found) and not neck) or _continued(evidence, found)
     if found.fatal:
         return Verdict.DO_NOT_TRUST, found
     if not found.wrong:
         return Verdict.TRUST, found
     return (Verdict.CORRECTED if corrects else Verdict.DO_NOT_TRUST), found
+
+
+def correctable(evidence: Evidence, found: Findings) -> bool:
+    """Whether long chains may mend what is wrong: they have begun, and there is one mode to move in.
+
+    Chains do not cross between modes, and would agree on one that holds a part of the mass only.
+    """
+    alone = evidence.modes is None and evidence.elsewhere is None
+    return not found.fatal and alone and evidence.begun is not None and not evidence.unseen
 
 
 def _ending(ending: Ending, found: Findings) -> None:
@@ -203,6 +212,15 @@ def _corrects(evidence: Evidence, found: Findings) -> bool:
         )
         return False
     return True
+
+
+def _continued(evidence: Evidence, found: Findings) -> bool:
+    """Whether long chains from q's draws are enough; says so."""
+    draws = evidence.chain_draws
+    if draws is None:
+        return False
+    found.fine.append(str(draws))
+    return draws.enough
 
 
 def _neck(evidence: Evidence, found: Findings) -> bool:

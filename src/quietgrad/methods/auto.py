@@ -57,6 +57,8 @@ class Auto(AbstractMethod):
     An answer whose estimated distance from the posterior is below `close` times `gain` is not left; the
     estimate is low for a q that is too narrow, hence the small share. Others get a diagnosis from
     `draws` draws, enough for a k-hat with a limit of 0.67, and are left if they would not be trusted.
+    Draws of long chains count as a correction there if `moves` are enough for them, a quarter of what
+    the verdict on the result may take, so that it will agree.
     Rungs with programs of their own are tried where there are `compile_for` times `gain` nats to gain.
     """
 
@@ -80,6 +82,7 @@ class Auto(AbstractMethod):
     rungs: tuple[AbstractRung, ...] = RUNGS
     close: float = 0.1
     draws: int = 1000
+    moves: int = 128
     compile_for: float = 0.5
 
     def refuses(self, target: Target, q: AbstractFamily, batch_size: int | None) -> str | None:

@@ -21,7 +21,7 @@ from ..diagnostics.diagnosis import Diagnosis, Ending, Restart
 from ..diagnostics.draws import moments
 from ..diagnostics.for_nuts import NutsStart, nuts_start
 from ..diagnostics.linear_response import LinearResponse, linear_response
-from ..diagnostics.posterior import PosteriorDraws, resampled
+from ..diagnostics.posterior import PosteriorDraws, of_chains, resampled
 from ..diagnostics.settings import Diagnostics
 from ..estimators import AbstractEstimator
 from ..families import AbstractFamily
@@ -243,12 +243,19 @@ class FitResult(eqx.Module):
         )
 
     def posterior(self, key: Key[Array, ""], draws: int = 1000) -> PosteriorDraws:
-        """Draws of q corrected by importance weights; `print` says how far they can be relied on."""
+        """Draws of the posterior; `print` says how they were made and how far they can be relied on.
+
+        Draws of q, resampled by importance weights. Where `diagnose` found that weights do not correct
+        q, and long chains from q's draws do, they are draws of these chains.
+        """
         found = self._corrected(np.random.default_rng(key_words(key)), draws)
         return dataclasses.replace(found, points=_constrained(self.target, found.points))
 
     def _corrected(self, rng: np.random.Generator, draws: int) -> PosteriorDraws:
-        return resampled(self.target, self.q, rng, whole(draws, "draws", least=1))
+        draws, found = whole(draws, "draws", least=1), self.diagnosis
+        if found is not None and found.chain_draws is not None and found.by_chains:
+            return of_chains(found.chain_draws, self.q.dtype, rng, draws)
+        return resampled(self.target, self.q, rng, draws)
 
     def diagnose(
         self,

@@ -23,8 +23,8 @@ def which(verdict: Verdict | None, *, refined: bool = False) -> str:
         return f"{DRAWS} and {SUMMARY} are those of chains that started from q; the verdict is of q"
     if verdict is Verdict.CORRECTED:
         return (
-            f"use {CORRECTED_DRAWS} and {CORRECTED_SUMMARY}, which are corrected by importance weights; "
-            f"{DRAWS} and {SUMMARY} are q's own, which is off"
+            f"use {CORRECTED_DRAWS} and {CORRECTED_SUMMARY}, which are corrected by importance weights "
+            f"or chains; {DRAWS} and {SUMMARY} are q's own, which is off"
         )
     own = f"{DRAWS} and {SUMMARY} are those of q"
     if verdict is Verdict.TRUST:

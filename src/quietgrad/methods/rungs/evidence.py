@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ...diagnostics.diagnose import examine
 from ...diagnostics.diagnosis import Ending, Verdict
 from ...diagnostics.evidence import Evidence as Found
-from ...diagnostics.evidence import gather
+from ...diagnostics.settings import Diagnostics
 from ...diagnostics.shapes import Shapes
-from ...diagnostics.verdict import judge
 from ...families import AbstractFamily
 from ...session import Candidate
 from ...status import Status
@@ -37,15 +37,17 @@ class Evidence(NamedTuple):
 
     @classmethod
     def of(
-        cls, target: Target | None, answer: Candidate, rng: np.random.Generator, draws: int
+        cls, target: Target | None, answer: Candidate, rng: np.random.Generator, draws: int, moves: int
     ) -> "Evidence":
-        """Some thousand gradients at draws of the answer; only its gap if there is no target to ask."""
+        """Some thousand gradients at draws of the answer; only its gap if there is no target to ask.
+
+        Long chains have at most `moves`.
+        """
         q, gap = answer.q, answer.terms.gap
         if target is None:
             return cls(q, gap)
-        with np.errstate(all="ignore"):
-            found = gather(target, q, rng, draws)
-        verdict, why = judge(found, Ending(Status.CONVERGED, ""))
+        settings, ending = Diagnostics(most_moves=moves), Ending(Status.CONVERGED, "")
+        found, verdict, why = examine(target, q, ending, rng, draws, settings=settings)
         # Normal log weights of variance v are worth exp(-v) of their number; more draws see more of it.
         share = found.weights.effective / found.draws.log_q.size
         gap = max(gap, -0.5 * math.log(share) if share > 0 else math.inf)
@@ -58,7 +60,7 @@ class Evidence(NamedTuple):
 
     @property
     def correctable(self) -> bool:
-        """Whether its draws would be, once weighted by importance."""
+        """Whether its draws would be, once they are weighted by importance or moved on by chains."""
         return self.verdict is Verdict.CORRECTED
 
     @property

@@ -1,0 +1,178 @@
+"""Charts in which chains move, and draws of long chains where q is off and weights do not correct it."""
+
+import dataclasses
+import math
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+from posteriors import funnel
+
+import quietgrad as qg
+from quietgrad.diagnostics.budget import Budget
+from quietgrad.diagnostics.charts import BentChart, PlainChart
+from quietgrad.diagnostics.coordinates import BaseCoordinates
+from quietgrad.diagnostics.diagnose import diagnose
+from quietgrad.diagnostics.diagnosis import Ending, Verdict
+from quietgrad.diagnostics.draws import draw
+from quietgrad.diagnostics.long_chains import Begun, run_on, settled
+from quietgrad.diagnostics.metric import metric_of
+from quietgrad.diagnostics.settings import Diagnostics
+from quietgrad.diagnostics.watched import Watched
+from quietgrad.evaluation.points import Points
+from quietgrad.families import Curved
+from quietgrad.families.bend import HostBend
+from quietgrad.status import Status
+
+CONVERGED = Ending(Status.CONVERGED, "")
+# t with five degrees of freedom: means and sds exist, and a Gaussian's weights are too uneven.
+STUDENT = qg.Target.from_logdensity(lambda z: -3.0 * jnp.sum(jnp.log1p(z**2 / 5)), dim=3)
+STUDENT_STD = math.sqrt(5 / 3)
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(7)
+
+
+def mean_field(loc, std):
+    return qg.MeanField(jnp.asarray(loc), jnp.log(jnp.asarray(std)))
+
+
+def bent(key, dim=4):
+    """A bent Gaussian whose every number does something."""
+    keys = jr.split(key, 4)
+    pairs = dim * (dim - 1) // 2
+    own, between = 0.3 * jr.normal(keys[0], (4, dim)), 0.3 * jr.normal(keys[1], (3, pairs))
+    triangle = 0.3 * jr.normal(keys[3], (pairs + dim,))
+    gaussian = qg.FullRank(loc=jr.normal(keys[2], (dim,)), packed=triangle)
+    return Curved.made_of(HostBend(np.array(own), np.array(between), (2, 0, 3, 1)), gaussian)
+
+
+def quartic(dim):
+    return qg.Target.from_logdensity(lambda z: z[0] * z[1] - 0.25 * jnp.sum(z**4), dim=dim)
+
+
+def chains_from(target, q, rng, settings, *, budget=None):
+    points = Points(target, q.dtype)
+    drawn = draw(q, points, rng, 500)
+    watched = Watched(target, q.dtype, drawn, rng)
+    begun = Begun(PlainChart(points), metric_of(drawn), drawn.z[:96])
+    return run_on(begun, watched, rng, settings, Budget() if budget is None else budget)
+
+
+def test_a_bent_chart_is_the_family_s_own_base(key):
+    """By hand on the host what JAX derives from the family."""
+    q, target = bent(key), quartic(4)
+    chart, derived = BentChart(Points(target, q.dtype), q), BaseCoordinates(target, q)
+    u = jr.normal(key, (7, 4))
+    value, slope = chart(np.array(u))
+    expected, expected_slope = jax.vmap(jax.value_and_grad(derived.log_density))(u)
+    # log|det C| is a constant, which the host leaves out.
+    np.testing.assert_allclose(np.ptp(value - expected), 0, atol=1e-10)
+    np.testing.assert_allclose(slope, expected_slope, atol=1e-10)
+    z, log_det = chart.carry(np.array(u))
+    np.testing.assert_allclose(z, jax.vmap(q.transport)(u), atol=1e-10)
+    np.testing.assert_allclose(value - log_det, jax.vmap(target.log_density)(z), atol=1e-10)
+    np.testing.assert_allclose(chart.of_points(z), u, atol=1e-8)
+
+
+def test_a_point_without_coordinates_begins_in_the_middle(key):
+    chart = BentChart(Points(quartic(4), jnp.float64), bent(key))
+    places = np.array([[np.nan, 0, 0, 0], [0.1, 0.2, 0.3, 0.4]])
+    u = chart.of_points(places)
+    assert np.all(u[0] == 0)
+    np.testing.assert_allclose(chart.carry(u[1:])[0], places[1:], atol=1e-10)
+
+
+@pytest.mark.parametrize("scale", [0.2, 1.0])
+def test_draws_of_long_chains_have_the_moments_of_the_posterior(scale, rng):
+    """Whatever q was: too narrow, and beside the mode. Errors are those that the chains state."""
+    q = mean_field(np.full(3, 1.0), np.full(3, scale))
+    found = chains_from(STUDENT, q, rng, Diagnostics())
+    assert found is not None
+    assert found.enough, found.why
+    error = 1 / math.sqrt(found.effective)
+    assert np.all(np.abs(found.z.mean(axis=0)) < 5 * error * STUDENT_STD)
+    ratio = np.log(found.z.std(axis=0) / STUDENT_STD)
+    assert np.all(np.abs(ratio) < 5 * found.scale_error)
+
+
+def test_chains_that_stay_in_two_modes_are_not_enough(rng):
+    two = qg.Target.from_logdensity(
+        lambda z: jnp.logaddexp(-0.5 * jnp.sum((z - 6) ** 2), -0.5 * jnp.sum((z + 6) ** 2)), dim=1
+    )
+    found = chains_from(two, mean_field(np.zeros(1), np.full(1, 5.0)), rng, Diagnostics())
+    assert found is not None
+    assert not found.enough
+    # Each chain is worth one draw, of which mode it is in.
+    assert found.effective < 2 * found.chains
+
+
+def test_chains_that_diverge_are_not_enough(rng):
+    """The neck of a centred funnel is narrower than any step that is good elsewhere."""
+    found = chains_from(funnel(), mean_field(np.zeros(10), np.full(10, 1.0)), rng, Diagnostics())
+    assert found is not None
+    assert not found.enough
+
+
+def test_without_time_there_are_no_long_chains(rng):
+    budget = Budget(1.0, now=map(float, range(10**6)).__next__)
+    budget.pace = 1.0
+    settings = Diagnostics()
+    assert (
+        chains_from(STUDENT, mean_field(np.zeros(3), np.ones(3)), rng, settings, budget=budget) is None
+    )
+    assert "long chains from q's draws" in budget.further
+
+
+def test_an_average_that_moves_is_seen(rng):
+    """Independent states whose mean changes over time: worth many draws, and not at rest."""
+    q = mean_field(np.zeros(2), np.ones(2))
+    target = quartic(2)
+    watched = Watched(target, q.dtype, draw(q, Points(target, q.dtype), rng, 200), rng)
+    states = rng.standard_normal((64, 96, 2))
+    at_rest = settled(watched, states, Diagnostics())
+    assert at_rest.drift < 1
+    assert at_rest.effective > 400
+    moving = states + np.array([0.5, 0.0]) * (np.arange(64) >= 32)[:, None, None]
+    assert settled(watched, moving, Diagnostics()).drift > 1
+
+
+def diagnosed(rng, **settings):
+    """Of a Gaussian that is half as wide as a posterior with heavy tails."""
+    q = mean_field(np.zeros(3), np.full(3, 0.5 * STUDENT_STD))
+    return diagnose(STUDENT, q, CONVERGED, rng, settings=Diagnostics(**settings))
+
+
+def test_the_verdict_hands_out_draws_of_chains_where_weights_do_not_correct(rng):
+    found = diagnosed(rng)
+    assert found.verdict is Verdict.CORRECTED
+    assert found.by_chains
+    assert any("chains of" in reason for reason in found.reasons)
+
+
+def test_chains_that_are_not_enough_correct_nothing(rng):
+    """With an error that no chain reaches."""
+    found = diagnosed(rng, precise=1e-3, most_moves=64)
+    assert found.verdict is Verdict.DO_NOT_TRUST
+    assert not found.by_chains
+
+
+def test_a_result_draws_from_the_chains_and_keeps_them_when_saved(key, tmp_path):
+    start = qg.MeanField(jnp.zeros(3), jnp.full(3, math.log(0.5 * STUDENT_STD)))
+    result = qg.fit(STUDENT, start, method=qg.Sgd("nocv", steps=1), key=key, progress=False)
+    narrow = dataclasses.replace(result, q=start, status=Status.CONVERGED)
+    before = narrow.posterior(key, 500)
+    assert math.isfinite(before.khat)
+    found = narrow.diagnose(seconds=100)
+    assert found.by_chains
+    drawn = narrow.posterior(key, 500)
+    assert drawn.reliable
+    assert math.isnan(drawn.khat)
+    assert {tuple(z) for z in np.asarray(drawn.points)} <= {tuple(z) for z in found.chain_draws.z}
+    narrow.save(tmp_path / "narrow.quietgrad")
+    loaded = qg.load(tmp_path / "narrow.quietgrad")
+    np.testing.assert_array_equal(loaded.posterior(key, 500).points, drawn.points)

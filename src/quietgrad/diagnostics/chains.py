@@ -60,8 +60,8 @@ class Sampler:
 
     They move in the coordinates of a chart, whose scales `metric` has, and are handed out as points.
     With `keep`, only what it makes of a point is stored, and averages of all coordinates; the chart is
-    then a plain one. `most_leapfrogs` bounds a trajectory, and the step is adapted to an acceptance between the
-    two of `acceptance`; by default they are those of short chains.
+    then a plain one. `most_leapfrogs` bounds a trajectory, and the step is adapted to an acceptance
+    between the two of `acceptance`; by default they are those of short chains.
     """
 
     def __init__(

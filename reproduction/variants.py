@@ -4,9 +4,8 @@ And a mean-field Gaussian with a narrow start. The specs beta.toml, flows.toml a
 name this file as their module.
 """
 
-from typing import Literal
+from typing import Any, Literal
 
-import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
@@ -15,8 +14,7 @@ from quietgrad.estimators import Controlled
 from quietgrad.estimators.control_variates import QuadraticColumn
 from quietgrad.estimators.surrogates import Quadratic
 from quietgrad.families.bases import AbstractBase, Normal
-from quietgrad.families.flow import AbstractFlow, AbstractLayer
-from quietgrad.families.real_nvp import HIDDEN_WIDTHS, Coupling, couplings_of
+from quietgrad.families.real_nvp import Coupling
 
 
 def quadcv_criterion(
@@ -70,26 +68,15 @@ class ScaledCoupling(Coupling):
         return self.size * log_scale, shift
 
 
-class ScaledRealNVP(AbstractFlow):
+class ScaledRealNVP(qg.RealNVP):
     """The paper's flow with a learned scale of every coordinate's tanh."""
 
-    layers: tuple[AbstractLayer, ...]
-    size: int = eqx.field(static=True)
-    base: AbstractBase = Normal()
-
     @classmethod
-    def init(
-        cls,
-        dim: int,
-        *,
-        key: Key[Array, ""],
-        couplings: int = 2,
-        widths: tuple[int, ...] = HIDDEN_WIDTHS,
-        base: AbstractBase = Normal(),
-    ) -> "ScaledRealNVP":
+    def init(cls, dim: int, *, key: Key[Array, ""], **settings: Any) -> "ScaledRealNVP":
         """The networks of `RealNVP.init` with this key, and scales of one."""
-        layers = couplings_of(dim, couplings, widths, key=key)
-        return cls(tuple(map(ScaledCoupling.of, layers)), dim, base)
+        plain = qg.RealNVP.init(dim, key=key, **settings)
+        layers = [ScaledCoupling.of(layer) for layer in plain.layers if isinstance(layer, Coupling)]
+        return cls(tuple(layers), dim, plain.base)
 
 
 class NarrowMeanField(qg.MeanField):

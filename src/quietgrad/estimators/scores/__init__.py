@@ -1,10 +1,9 @@
 """Estimates of the score of a semi-implicit q, which is an expectation over q(eps | z)."""
 
-from .chain import HmcChain
+from .chain import ChainMean, HmcChain
 from .importance import LinearisedImportance, SharedImportance
 from .score import AbstractScore
 from .stein import SteinChain, SteinLinearised
-from .uivi import ChainMean
 
 REGISTRY: dict[str, type[AbstractScore]] = {
     "chain": ChainMean,

@@ -1,9 +1,11 @@
-"""Hamiltonian chains of q(eps | w) from the eps that made w, a draw of it (Titsias & Ruiz 2019).
+"""Hamiltonian chains of q(eps | w) from the eps that made w, a draw of it, and UIVI's score from them.
 
-One step size for all chains, adapted from call to call by the mean acceptance, so that it does not
-depend on the draws that it is used for.
+Titsias & Ruiz (2019) take the plain mean over the states (`ChainMean`). There is one step size for all
+chains, adapted from call to call by the mean acceptance, so that it does not depend on the draws that it
+is used for.
 """
 
+import abc
 from typing import NamedTuple
 
 import equinox as eqx
@@ -13,6 +15,7 @@ import jax.random as jr
 from jaxtyping import Array, Float, Key
 
 from ...families.semi_implicit import Generator
+from .score import AbstractScore
 
 
 class Trajectory(NamedTuple):
@@ -91,3 +94,66 @@ class HmcChain(eqx.Module):
         _, (states, path, slopes, chances) = jax.lax.scan(transition, start, keys)
         path, slopes = (x.reshape(-1, eps.shape[0]) for x in (path, slopes))
         return Trajectory(states[self.burn_in :], path, slopes, jnp.mean(chances))
+
+
+class AbstractChainScore(AbstractScore):
+    """A score from one chain for each point; the state is the chains' log step."""
+
+    chain: eqx.AbstractVar[HmcChain]
+
+    @abc.abstractmethod
+    def at_one(
+        self, generator: Generator, w: Float[Array, " dim"], run: Trajectory
+    ) -> Float[Array, " dim"]:
+        """The score at one point, from its chain."""
+
+    def gradients(self, mixing: int) -> int:
+        """Those of the chain."""
+        del mixing
+        return self.chain.gradients
+
+    def init(self, generator: Generator) -> Float[Array, ""]:
+        """The chain's log step."""
+        return self.chain.init(generator)
+
+    def __call__(
+        self,
+        generator: Generator,
+        w: Float[Array, "points dim"],
+        eps: Float[Array, "points mixing"],
+        state: Float[Array, ""],
+        *,
+        key: Key[Array, ""],
+    ) -> tuple[Float[Array, "points dim"], Float[Array, ""]]:
+        """One chain for each point."""
+
+        def one(
+            w: Float[Array, " dim"], eps: Float[Array, " mixing"], key: Key[Array, ""]
+        ) -> tuple[Array, Array]:
+            run = self.chain(generator, w, eps, state, key=key)
+            return self.at_one(generator, w, run), run.accepted
+
+        scores, accepted = jax.vmap(one)(w, eps, jr.split(key, w.shape[0]))
+        return scores, self.chain.adapted(state, jnp.mean(accepted))
+
+
+class ChainMean(AbstractChainScore):
+    """The mean of grad_w log q(w | eps') over chain states after the burn-in.
+
+    The chain starts from a draw of q(eps | w), so that all its states are draws of it and the mean is
+    unbiased given w. The gradient of the ELBO is so only as far as the burn-in makes the states
+    independent of the eps through which it is pulled back.
+    """
+
+    chain: HmcChain = HmcChain()
+
+    @property
+    def biased(self) -> bool:
+        """No, given w."""
+        return False
+
+    def at_one(
+        self, generator: Generator, w: Float[Array, " dim"], run: Trajectory
+    ) -> Float[Array, " dim"]:
+        """The mean over the states."""
+        return jnp.mean(jax.vmap(lambda x: generator.conditional_score(w, x))(run.states), axis=0)

@@ -16,7 +16,7 @@ from jaxtyping import Array, Float, Key
 
 from ...families.semi_implicit import Generator, Proposal
 from ..weights import AbstractGramSolver, AbstractKernel, Polynomial, Ridge, stein_weights
-from .chain import HmcChain
+from .chain import AbstractChainScore, HmcChain, Trajectory
 from .score import AbstractScore
 
 # Order 2 where its columns are at most this share of the points: more of them fit noise.
@@ -56,7 +56,7 @@ class Weighting(eqx.Module):
         return weights @ jax.vmap(lambda x: generator.conditional_score(w, x))(eps)
 
 
-class SteinChain(AbstractScore):
+class SteinChain(AbstractChainScore):
     """Stein weights for the points of the chain of `ChainMean`: all of them, or its states alone.
 
     Biased by the order of columns over points where the score is not in their span; exact where it is.
@@ -72,41 +72,18 @@ class SteinChain(AbstractScore):
         """In-sample weights are."""
         return True
 
-    def gradients(self, mixing: int) -> int:
-        """Those of the chain."""
-        del mixing
-        return self.chain.gradients
-
-    def init(self, generator: Generator) -> Float[Array, ""]:
-        """The chain's log step."""
-        return self.chain.init(generator)
-
-    def __call__(
-        self,
-        generator: Generator,
-        w: Float[Array, "points dim"],
-        eps: Float[Array, "points mixing"],
-        state: Float[Array, ""],
-        *,
-        key: Key[Array, ""],
-    ) -> tuple[Float[Array, "points dim"], Float[Array, ""]]:
-        """One chain and one set of weights for each point."""
-
-        def one(
-            w: Float[Array, " dim"], eps: Float[Array, " mixing"], key: Key[Array, ""]
-        ) -> tuple[Array, Array]:
-            run = self.chain(generator, w, eps, state, key=key)
-            x, t = run.path, run.path_scores
-            if not self.all_points:
-                x = run.states
-                t = jax.vmap(lambda eps: generator.reverse_score(w, eps))(x)
-            # Points outside the numbers would spoil all weights; equal ones have none beyond the first.
-            good = jnp.all(jnp.isfinite(x) & jnp.isfinite(t), axis=1, keepdims=True)
-            x, t = jnp.where(good, x, run.states[-1:]), jnp.where(good, t, 0)
-            return self.weighting.score(generator, w, x, t), run.accepted
-
-        scores, accepted = jax.vmap(one)(w, eps, jr.split(key, w.shape[0]))
-        return scores, self.chain.adapted(state, jnp.mean(accepted))
+    def at_one(
+        self, generator: Generator, w: Float[Array, " dim"], run: Trajectory
+    ) -> Float[Array, " dim"]:
+        """The weighted mean over the points."""
+        x, t = run.path, run.path_scores
+        if not self.all_points:
+            x = run.states
+            t = jax.vmap(lambda eps: generator.reverse_score(w, eps))(x)
+        # Points outside the numbers would spoil all weights; equal ones have none beyond the first.
+        good = jnp.all(jnp.isfinite(x) & jnp.isfinite(t), axis=1, keepdims=True)
+        x, t = jnp.where(good, x, run.states[-1:]), jnp.where(good, t, 0)
+        return self.weighting.score(generator, w, x, t)
 
 
 class SteinLinearised(AbstractScore):

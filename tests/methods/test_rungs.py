@@ -25,11 +25,12 @@ def test_a_plan_without_rungs_stays_mean_field():
 
 
 def test_rungs_are_tried_in_the_order_of_the_plan():
-    """Only a flow is offered, so the flow has to learn the correlation."""
+    """Only a flow is offered, and no chains that would make it needless: it has to learn the bend."""
     target = qg.Target.from_logdensity(
         lambda z: -0.5 * z[0] ** 2 - 0.5 * ((z[1] - z[0] ** 2) / 0.3) ** 2, dim=2
     )
-    method = qg.Auto(rungs=(FlowRung(),), steps=4000, by_clock=False)
+    without = qg.Diagnostics(most_moves=0)
+    method = qg.Auto(rungs=(FlowRung(),), judged_by=without, steps=4000, by_clock=False)
     result = qg.fit(target, "auto", method=method, key=jr.key(0))
     assert isinstance(result.q, qg.families.AutoregressiveFlow)
     assert [d.kind for d in result.decisions].count("up") == 1

@@ -50,7 +50,8 @@ def correctable(evidence: Evidence, found: Findings) -> bool:
     Chains do not cross between modes, and would agree on one that holds a part of the mass only.
     """
     alone = evidence.modes is None and evidence.elsewhere is None
-    return not found.fatal and alone and evidence.begun is not None and not evidence.unseen
+    begun = evidence.begun is not None and evidence.settings.most_moves > 0
+    return not found.fatal and alone and begun and not evidence.unseen
 
 
 def _ending(ending: Ending, found: Findings) -> None:

@@ -17,6 +17,7 @@ import equinox as eqx
 from .._util.checks import whole
 from ..diagnostics.expected_gain import expected_gain
 from ..diagnostics.propriety.findings import WALL
+from ..diagnostics.settings import Diagnostics
 from ..estimators import AbstractEstimator, resolve
 from ..evaluation.elbo_terms import Difference, paired_difference
 from ..evaluation.points import Points
@@ -42,9 +43,9 @@ class Auto(AbstractMethod):
     `gain` nats are worth going on for, in high dimensions `gain_each` for each coordinate: a mean that
     is 0.014 posterior sds off costs 1e-4. Steps on minibatches leave the mean of every coordinate in
     motion: `gain_each_in_batches`, 1e-3, is 0.045 sds, half of what a verdict can tell, and to get below
-    it takes ever longer rounds. `steps` bound the stochastic ones. Any `estimator` but "auto"
-    is kept throughout. With `by_clock` off, estimators are compared by gradient evaluations instead of
-    seconds, and a fit can be repeated exactly. `fixed_draws=False` takes stochastic steps only.
+    it takes ever longer rounds. `steps` bound the stochastic ones. Any `estimator` but "auto" is kept.
+    With `by_clock` off, estimators are compared by gradient evaluations instead of seconds, and a fit
+    can be repeated exactly. `fixed_draws=False` takes stochastic steps only.
 
     `curvature` has the Newton steps, `search` the fixed draws, `anneal` the stochastic steps. Newton
     steps from the mode are the answer if q is then within `conclusive` times `gain` of the posterior, by
@@ -56,10 +57,9 @@ class Auto(AbstractMethod):
     With `family="auto"`, `rungs` are the kinds of q that are tried above mean-field, the cheapest first.
     An answer whose estimated distance from the posterior is below `close` times `gain` is not left; the
     estimate is low for a q that is too narrow, hence the small share. Others get a diagnosis from
-    `draws` draws, enough for a k-hat with a limit of 0.67, and are left if they would not be trusted.
-    Draws of long chains count as a correction there if `moves` are enough for them, a quarter of what
-    the verdict on the result may take, so that it will agree.
-    Rungs with programs of their own are tried where there are `compile_for` times `gain` nats to gain.
+    `draws` draws, enough for a k-hat with a limit of 0.67, and are left if they would not be trusted, by
+    the numbers `judged_by`: long chains are shorter and half as precise as those of the verdict that they
+    predict. Rungs with programs of their own are tried where there are `compile_for` times `gain` nats.
     """
 
     estimator: AbstractEstimator | str = eqx.field(
@@ -82,7 +82,7 @@ class Auto(AbstractMethod):
     rungs: tuple[AbstractRung, ...] = RUNGS
     close: float = 0.1
     draws: int = 1000
-    moves: int = 128
+    judged_by: Diagnostics = Diagnostics(warm_up=(8,), most_moves=32, precise=0.4)
     compile_for: float = 0.5
 
     def refuses(self, target: Target, q: AbstractFamily, batch_size: int | None) -> str | None:

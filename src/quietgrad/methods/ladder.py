@@ -95,7 +95,7 @@ def _evidence(fit: "Fit", answer: Candidate, number: int) -> Evidence | None:
     with session.clock.phase(EVALUATE):
         target = None if fit.problem.batch_size is not None else fit.problem.target
         rng = session.rng("evidence", number)
-        evidence = Evidence.of(target, answer, rng, fit.auto.draws, fit.auto.moves)
+        evidence = Evidence.of(target, answer, rng, fit.auto.draws, fit.auto.judged_by)
     # A Gaussian at one of several modes is close to the density around it.
     if evidence.gap < fit.auto.close * fit.gain and not evidence.modes:
         session.note("enough", family=name, gap=evidence.gap)

@@ -37,16 +37,18 @@ class Evidence(NamedTuple):
 
     @classmethod
     def of(
-        cls, target: Target | None, answer: Candidate, rng: np.random.Generator, draws: int, moves: int
+        cls,
+        target: Target | None,
+        answer: Candidate,
+        rng: np.random.Generator,
+        draws: int,
+        settings: Diagnostics,
     ) -> "Evidence":
-        """Some thousand gradients at draws of the answer; only its gap if there is no target to ask.
-
-        Long chains have at most `moves`.
-        """
+        """Some thousand gradients at draws of the answer; only its gap if there is no target to ask."""
         q, gap = answer.q, answer.terms.gap
         if target is None:
             return cls(q, gap)
-        settings, ending = Diagnostics(most_moves=moves), Ending(Status.CONVERGED, "")
+        ending = Ending(Status.CONVERGED, "")
         found, verdict, why = examine(target, q, ending, rng, draws, settings=settings)
         # Normal log weights of variance v are worth exp(-v) of their number; more draws see more of it.
         share = found.weights.effective / found.draws.log_q.size

@@ -76,8 +76,8 @@ class Diagnostics(eqx.Module):
     stuck: float = 0.9
     # Long chains, which go on where q is off and weights do not correct it. Moves before the metric is
     # taken from the states, twice; the first moves after that, which are doubled until all is known, and
-    # their number at most, zero for no such chains. Longer trajectories and smaller steps than those of short chains: states must
-    # forget, and narrow places must be entered.
+    # their number at most, zero for no such chains. Trajectories are longer and steps smaller than those
+    # of short chains: states must forget, and narrow places must be entered.
     warm_up: tuple[int, ...] = (8, 16)
     first_moves: int = 32
     most_moves: int = 512

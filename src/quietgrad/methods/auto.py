@@ -58,7 +58,7 @@ class Auto(AbstractMethod):
     An answer whose estimated distance from the posterior is below `close` times `gain` is not left; the
     estimate is low for a q that is too narrow, hence the small share. Others get a diagnosis from
     `draws` draws, enough for a k-hat with a limit of 0.67, and are left if they would not be trusted, by
-    the numbers `judged_by`: long chains are shorter and half as precise as those of the verdict that they
+    the numbers `judged_by`: long chains are shorter and half as precise as those of the verdict they
     predict. Rungs with programs of their own are tried where there are `compile_for` times `gain` nats.
     """
 

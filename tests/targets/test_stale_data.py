@@ -444,7 +444,7 @@ def test_a_function_that_changed_is_refused_where_it_has_to_be_read_again(key):
     target = qg.Target(log_prior, log_likelihood, np.zeros(ROWS), dim=1)
     settings["offset"] = 2.0
     assert mean_of(target, key) == pytest.approx(exact(1.0), abs=1e-4)
-    with pytest.raises(ValueError, match="make the target anew"):
+    with pytest.raises(ValueError, match="make the target again"):
         qg.fit(target, "mean-field", method=BATCHES, batch_size=2, key=key)
 
 

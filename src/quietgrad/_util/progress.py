@@ -96,19 +96,19 @@ def progress_line(*, show: bool | None) -> Iterator[Show]:
 
 
 class LiveLine:
-    """The last thing told, with a clock that goes on in between."""
+    """The last evaluation, with a clock that goes on in between."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic):
-        self._now, self._told, self._sight = now, now(), None
+        self._now, self._shown, self._sight = now, now(), None
         self._spinner = Spinner("dots")
 
     def show(self, sight: Callable[[], Tells]) -> None:
-        """Tell of an evaluation."""
-        self._sight, self._told = sight(), self._now()
+        """Show an evaluation."""
+        self._sight, self._shown = sight(), self._now()
 
     def text(self) -> str:
         """What the line says now."""
-        since = self._now() - self._told
+        since = self._now() - self._shown
         return f"compiling · {since:.1f} s" if self._sight is None else self._sight.words(since)
 
     def renderable(self) -> Spinner:
@@ -126,15 +126,15 @@ class PlainLines:
 
     def show(self, sight: Callable[[], Tells]) -> None:
         """Write a line if one is due."""
-        self._last = told = sight()
-        if told.stage == self._stage and told.elapsed < self._due:
+        self._last = now = sight()
+        if now.stage == self._stage and now.elapsed < self._due:
             return
-        self._last, self._stage = None, told.stage
-        pause = min(AT_LEAST_EVERY, max(MOST_OFTEN, 0.5 * told.elapsed))
-        self._due = told.elapsed + pause
-        self._write(told.words())
+        self._last, self._stage = None, now.stage
+        pause = min(AT_LEAST_EVERY, max(MOST_OFTEN, 0.5 * now.elapsed))
+        self._due = now.elapsed + pause
+        self._write(now.words())
 
     def close(self) -> None:
-        """Write what was told last, if it was not written."""
+        """Write the last evaluation, if it was not written."""
         if self._last is not None:
             self._write(self._last.words())

@@ -29,7 +29,7 @@ from .captured import LIBRARIES, is_library, read_anew
 from .device import on_device
 from .fingerprint import Identity, fingerprint
 
-# Programs that are told apart; one that is forgotten is compiled again.
+# Programs that are distinguished; one that is forgotten is compiled again.
 KNOWN = 4096
 
 # jax keeps what it traced of functions that are jitted, or bodies of loops, with the values they read
@@ -38,7 +38,7 @@ _ANEW: Any = jax.make_user_context(None)
 _COUNTER = itertools.count(1)
 CHANGED = (
     "a function of this target has changed since the target was made: something that it reads is "
-    "different now; make the target anew"
+    "different now; make the target again"
 )
 # Shapes and types of arguments, and how they hang together.
 Form = tuple[Any, tuple[tuple[tuple[int, ...], Any], ...]]

@@ -46,8 +46,8 @@ class Diagnosis:
 
     `shift` is the posterior mean minus q's in posterior sds and `std_ratio` q's sd over the posterior's,
     as estimated, with standard errors; infinite where nothing could be found out. `effective` is how
-    many posterior draws the weighted ones are worth. `gain` is what a Newton step promises, in nats.
-    It took `seconds` out of at most `limit`. `unseen` is what there was no time to look at, and without
+    many posterior draws the weighted ones are worth. `gain` is the expected gain of a Newton step, in
+    nats. It took `seconds` out of at most `limit`. `unseen` is what there was no time for, and without
     which nothing is trusted; `further` is what more time would be spent on. `chain_draws` are draws of
     long chains, which were run if q was off and weights did not correct it.
     """

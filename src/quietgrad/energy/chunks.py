@@ -35,7 +35,7 @@ class Job(NamedTuple):
 
 
 class Carry(NamedTuple):
-    """What a step carries: parameters, optimiser, chains, and sums for what is told."""
+    """What a step carries: parameters, optimiser, chains, and sums for the summary."""
 
     params: PyTree
     optimizer: PyTree
@@ -45,7 +45,7 @@ class Carry(NamedTuple):
     late: PyTree
 
 
-class Told(NamedTuple):
+class ChunkSummary(NamedTuple):
     """Of the steps of a chunk: means of what they tell, and the gradient's size and noise.
 
     `gradient` is the norm of the mean gradient; `noise` the root of a step's variance, from the
@@ -64,7 +64,7 @@ class Told(NamedTuple):
 @eqx.filter_jit
 def run_chunk(
     job: Job, carry: Carry, first: Int[Array, ""], last: Int[Array, ""], span: Float[Array, ""]
-) -> tuple[Carry, Told]:
+) -> tuple[Carry, ChunkSummary]:
     """Steps from `first` up to `last`, of `span` in all."""
     nothing = jnp.zeros((), job.problem.data.dtype)
     sums = (
@@ -100,7 +100,7 @@ def run_chunk(
     carry, (infos, total, squares, skipped) = jax.lax.fori_loop(first, last, body, (carry, sums))
     count = jnp.maximum(last - first, 1).astype(nothing.dtype)
     leaves = jax.tree.leaves(carry.params)
-    return carry, Told(
+    return carry, ChunkSummary(
         jax.tree.map(lambda x: x / count, infos),
         jnp.sqrt(_square(total)) / count,
         jnp.sqrt(0.5 * squares / count),

@@ -21,7 +21,7 @@ from ..session.history import History
 from ..solvers.guarded_adam import guarded_adam
 from ..solvers.steps import Optimizer
 from ..status import Status
-from .chunks import Carry, Job, Told, agreement, run_chunk
+from .chunks import Carry, ChunkSummary, Job, agreement, run_chunk
 from .methods import REGISTRY as METHODS
 from .methods import AbstractEnergyMethod
 from .problem import EnergyProblem, problem_of
@@ -33,7 +33,7 @@ CHUNK_SECONDS = 0.5
 # limits and Ctrl-C must not wait for a chunk that is longer than it seemed.
 GROWTH = 8
 # Rows of the history, at least, of a run that takes all its steps.
-LOOKS = 50
+HISTORY_ROWS = 50
 # How far chains may be from the rows' mean, in the rows' deviations, before they count as gone.
 GONE = 100.0
 # A cosine between late mean gradients above which there is a way to go. Between two vectors of noise it
@@ -53,7 +53,7 @@ class EnergyMoment(NamedTuple):
 
 
 class _Sight(NamedTuple):
-    """What is told of a chunk."""
+    """What is shown of a chunk."""
 
     stage: str
     step: int
@@ -167,14 +167,14 @@ class _Run:
                 last = self._last(step, pace)
                 before = self._clock.spent(OPTIMISE)
                 with self._clock.phase(OPTIMISE):
-                    carried, told = run_chunk(
+                    carried, summary = run_chunk(
                         self._job, carry, jnp.asarray(step), jnp.asarray(last), jnp.asarray(span)
                     )
-                    told = jax.device_get(told)
+                    summary = jax.device_get(summary)
                 pace = (self._clock.spent(OPTIMISE) - before) / (last - step)
-                self._stop_if_lost(told, last - step, last)
+                self._stop_if_lost(summary, last - step, last)
                 carry, step = carried, last
-                row = self._row(step, told)
+                row = self._row(step, summary)
                 span = self._span(step, pace, seconds)
                 chains = self._job.method.draws(carry.state)
                 if callback is not None:
@@ -213,10 +213,10 @@ class _Run:
     def _last(self, step: int, pace: float) -> int:
         """The step up to which the next chunk goes; the first one is a single step, and tells the pace.
 
-        Rows of the history come at every `LOOKS`-th part of the steps, however long a step takes, and in
-        between where that many would take too long.
+        Rows of the history come at every `HISTORY_ROWS`-th part of the steps, however long a step takes,
+        and in between where that many would take too long.
         """
-        every = -(-self._steps // LOOKS)
+        every = -(-self._steps // HISTORY_ROWS)
         if pace > 0:
             self._chunk = max(1, min(every, int(CHUNK_SECONDS / pace), GROWTH * self._chunk))
         return min(step + self._chunk, (step // every + 1) * every, self._steps)
@@ -228,32 +228,32 @@ class _Run:
         fits = step + max(0.0, self._limits.left()) / max(pace, 1e-9)
         return float(min(self._steps, math.floor(fits)))
 
-    def _row(self, step: int, told: Told) -> dict[str, float | int]:
+    def _row(self, step: int, summary: ChunkSummary) -> dict[str, float | int]:
         return {
             "step": step,
             "seconds": self._clock.spent(OPTIMISE),
             "wall": self._clock.total,
-            "gap": float(told.info.gap),
-            "gradient": float(told.gradient),
-            "noise": float(told.noise),
-            "accepted": float(told.info.accepted),
-            "step_size": float(told.info.step_size),
-            "size": float(told.info.size),
-            "skipped": int(told.skipped),
+            "gap": float(summary.info.gap),
+            "gradient": float(summary.gradient),
+            "noise": float(summary.noise),
+            "accepted": float(summary.info.accepted),
+            "step_size": float(summary.info.step_size),
+            "size": float(summary.info.size),
+            "skipped": int(summary.skipped),
         }
 
-    def _stop_if_lost(self, told: Told, count: int, last: int) -> None:
+    def _stop_if_lost(self, summary: ChunkSummary, count: int, last: int) -> None:
         """Raise `Ended` where going on makes no sense; the parameters before the chunk are returned."""
-        if not told.finite or told.skipped == count:
+        if not summary.finite or summary.skipped == count:
             raise Ended(
                 Status.NON_FINITE,
                 f"the gradient or the parameters were not finite up to step {last}; try a smaller rate, "
                 "or look for log(0), sqrt(0) or overflow in the energy",
             )
-        if not told.reach < GONE:
+        if not summary.reach < GONE:
             raise Ended(
                 Status.UNBOUNDED,
-                f"the chains are {told.reach:.3g} deviations away from the rows: the energy does not "
+                f"the chains are {summary.reach:.3g} deviations away from the rows: the energy does not "
                 "hold them. Add a term that grows, such as |x|^2 over the rows' variance, or take a "
                 "smaller rate",
             )
@@ -261,7 +261,10 @@ class _Run:
     def _ending(self, carry: Carry, step: int) -> tuple[Status, str]:
         cosine = float(agreement(carry))
         if np.isfinite(cosine) and cosine < SAME_WAY:
-            return Status.CONVERGED, "the mean gradient of the last steps cannot be told from noise"
+            return (
+                Status.CONVERGED,
+                "the mean gradient of the last steps is not distinguishable from noise",
+            )
         short = " before all steps were taken" if step < self._steps else ""
         return Status.BUDGET, (
             f"the mean gradient still points one way (cosine {cosine:.2f}){short}; give more steps, or "

@@ -47,7 +47,7 @@ class EnergyResult(eqx.Module):
     params: PyTree
 
     def sample(self, key: Key[Array, ""], draws: int = 1000, *, moves: int = 500) -> Float[Array, "..."]:
-        """Draws of the fitted p in the shape of the rows: MALA chains of so many moves each.
+        """Draws of the fitted p in the shape of the rows: MALA chains of `moves` moves each.
 
         They start where the chains of the fit are, and else at noise with the rows' mean and deviations;
         modes that the start does not know are not found.

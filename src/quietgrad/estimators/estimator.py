@@ -41,7 +41,7 @@ class AbstractEstimator(eqx.Module):
         """The most that the variance (its trace) can be, relative to the plain pathwise estimator's.
 
         The plain one has as many draws and the same entropy mode. What learns has learned for some steps
-        at this q. Infinite where nothing is promised, which is not to say that it is noisier.
+        at this q. Infinite where nothing is guaranteed, which is not to say that it is noisier.
         """
         del q
         return math.inf

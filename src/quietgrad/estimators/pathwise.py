@@ -78,7 +78,7 @@ class Pathwise(AbstractEstimator):
         return weighted or (self.surrogate is not None and self.surrogate.biased)
 
     def variance_bound(self, q: AbstractFamily) -> float:
-        """What the sampler promises, or the surrogate where draws are independent."""
+        """What the sampler guarantees, or the surrogate where draws are independent."""
         uniform = isinstance(self.weights, weightings.Uniform)
         if uniform and self.surrogate is None:
             return self.sampler.variance_bound(self.draws)

@@ -29,22 +29,22 @@ from .pathwise import Pathwise, PathwiseState
 # start (steps 0, 1, 2, 4, ...). They are an eighth of a gradient a step.
 PAIRS, EVERY = 4, 64
 # The share of a new look in the averages. Four pairs see a ratio of variances to about a third of it;
-# six looks, which an average with this share is worth, to about a seventh.
+# six probes, which an average with this share is worth, to about a seventh.
 SHARE = 0.3
 # A look can say at most this of an estimator: one rare, huge draw must not be remembered for long.
 MOST = 4.0
-# Folded into the key for the looks' own draws: a count that the step's draws never reach.
+# Folded into the key for the probes' own draws: a count that the step's draws never reach.
 LOOK = 2**32 - 2
 
 
 class QuietState(NamedTuple):
-    """Steps and looks so far, and the averaged variances relative to the plain estimator's.
+    """Steps and probes so far, and the averaged variances relative to the plain estimator's.
 
     In the order: independent draws without and with STL, pairs without and with STL.
     """
 
     steps: Int[Array, ""]
-    looks: Int[Array, ""]
+    probes: Int[Array, ""]
     ratios: Float[Array, "4"]
 
     @property
@@ -61,7 +61,7 @@ class QuietState(NamedTuple):
 class Quiet(AbstractEstimator):
     """Pairs or independent draws, STL or not: whichever has the least variance so far. Unbiased.
 
-    The choice is made from draws of its own, never from those of the step. Once some looks have been
+    The choice is made from draws of its own, never from those of the step. Once some probes have been
     averaged its variance (trace) is not above that of the plain estimator with as many draws, up to the
     error of the averages. By default 2 draws a step, 10 for flows and low-rank families. Cost of a
     step: `draws` gradients of the target and one backward pass; 8 more gradients every 64 steps. An odd
@@ -122,10 +122,10 @@ class Quiet(AbstractEstimator):
         if self.draws_for(q) % 2:
             seen = seen.at[2:].set(MOST)
         good = jnp.all(jnp.isfinite(seen))
-        looks = state.looks + good
-        share = jnp.where(good, jnp.maximum(1 / jnp.maximum(looks, 1), SHARE), 0).astype(seen.dtype)
+        probes = state.probes + good
+        share = jnp.where(good, jnp.maximum(1 / jnp.maximum(probes, 1), SHARE), 0).astype(seen.dtype)
         change = jnp.where(good, jnp.minimum(seen, MOST) - state.ratios, 0)
-        return state._replace(looks=looks, ratios=state.ratios + share * change)
+        return state._replace(probes=probes, ratios=state.ratios + share * change)
 
 
 def relative_variances(target: Target, q: AbstractFamily, *, key: Key[Array, ""]) -> Float[Array, "4"]:

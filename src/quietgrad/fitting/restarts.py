@@ -48,7 +48,7 @@ Run = Callable[[Problem, AbstractMethod, Recorder], FitResult]
 def other_starts(problem: Problem, count: int, key: Key[Array, ""]) -> list[Problem]:
     """The problem from `count` starts; its own is the first.
 
-    A family given by name starts anew from its `init`; an instance from random mean-field members.
+    A family given by name starts again from its `init`; an instance from random mean-field members.
     """
     q, numbers = problem.q, range(1, count)
     if not problem.start_given:

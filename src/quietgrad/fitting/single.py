@@ -98,23 +98,7 @@ def fit(
         target, family = by_site(target, family, key=key)
     if hyperparameters is None and isinstance(target, Target) and target.parameters is not None:
         hyperparameters = target.parameters.start
-    if refine is not False:
-        _check_refine(refine)
-        result = fit(
-            target,
-            family,
-            method=method,
-            batch_size=batch_size,
-            hyperparameters=hyperparameters,
-            seconds=seconds,
-            restarts=restarts,
-            mesh=mesh,
-            progress=progress,
-            callback=callback,
-            checkpoint=checkpoint,
-            key=key,
-        )
-        return _refined(result, refine, progress=progress)
+    _check_refine(refine)
     clock, interrupts = Clock(), Interrupts()
     with interrupts.catching(), clock.running():
         keep_compiled_once()
@@ -171,31 +155,31 @@ def fit(
                 result = run(problem, method, record(problem))
             if hyperparameters is not None:
                 result = _given_hyperparameters(target, result)
-            return dataclasses.replace(result, seed=tuple(key_words(key)))
-        if hyperparameters is not None:
+        elif hyperparameters is not None:
             raise ValueError(
-                f"restarts={restarts} would start q anew, but hyperparameters where they are given; "
+                f"restarts={restarts} would start q elsewhere, but not the hyperparameters; "
                 "leave restarts out, or fit with other hyperparameters and compare result.elbo"
             )
-        problems = other_starts(problem, restarts, key)
-        result = fit_restarts(problems, method, record, run)
-        return dataclasses.replace(result, seed=tuple(key_words(key)))
+        else:
+            result = fit_restarts(other_starts(problem, restarts, key), method, record, run)
+    return _refined(dataclasses.replace(result, seed=tuple(key_words(key))), refine, progress=progress)
 
 
 def _check_refine(refine: float | int) -> None:
     """Before the fit: whether chains can follow it."""
+    if refine is False:
+        return
     if refine is not True and not refine > 0:
         raise ValueError(f"refine must be True, False or a positive number of seconds; got {refine!r}")
     adapter("nuts").engine()
 
 
 def _refined(result: FitResult, refine: float | int, *, progress: bool | None) -> FitResult:
-    """The result with draws of chains that follow it, unless there is nothing to follow."""
-    if result.status in (Status.INTERRUPTED, Status.NON_FINITE):
+    """The result with draws of chains that follow it, if asked for and there is something to follow."""
+    if refine is False or result.status in (Status.INTERRUPTED, Status.NON_FINITE):
         return result
-    if refine is True:
-        return dataclasses.replace(result, refined=result.refine(progress=progress))
-    return dataclasses.replace(result, refined=result.refine(refine, progress=progress))
+    seconds = () if refine is True else (refine,)
+    return dataclasses.replace(result, refined=result.refine(*seconds, progress=progress))
 
 
 def problem_of(

@@ -56,7 +56,7 @@ class AbstractMethod(eqx.Module):
     def run(self, problem: Problem, session: Recorder) -> Ending:
         """Fit. Answers, decisions, clock and random seeds go through the session.
 
-        The answer of the fit is `session.answer`, by default the best one that was told.
+        The answer of the fit is `session.answer`, by default the best one that was recorded.
         """
 
 

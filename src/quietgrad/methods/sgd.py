@@ -59,7 +59,7 @@ class Sgd(AbstractMethod):
             is left out, and "auto" compares estimators by gradient evaluations.
         gain: nats. A run whose mean of late iterates is clearly better by this is held by the noise of
             its steps, and ends with "budget" and a hint that says so.
-        switching: when estimator="auto" looks at other estimators.
+        switching: when estimator="auto" compares other estimators.
     """
 
     estimator: AbstractEstimator | str = eqx.field(

@@ -41,7 +41,7 @@ class Refine(eqx.Module):
     # Draws of each chain at least, and at most as many times more.
     draws: int = 1000
     longer: int = 16
-    # Moves between two looks at the clock.
+    # Moves between two readings of the clock.
     block: int = 100
     # What chains must reach (Vehtari et al. 2021 ask for 1.01 of long chains, and for 100 effective
     # draws of each chain, in bulk and tails).
@@ -106,7 +106,7 @@ class Refined(eqx.Module):
         return PosteriorDraws(self.sample(key, draws), math.nan, effective, self.converged, str(self))
 
     def predictive(self, key: Key[Array, ""], *args: Any, draws: int = 1000, **kwargs: Any) -> Any:
-        """Observed variables of the model, drawn anew, as `FitResult.predictive`."""
+        """Observed variables of the model, drawn again, as `FitResult.predictive`."""
         if self.target.model is None:
             raise ValueError("this target has a density only, from which data cannot be drawn")
         key_draws, key_data = jax.random.split(key)

@@ -155,7 +155,7 @@ class FitResult(eqx.Module):
         return _constrained(self.target, self.q.sample(key, draws))
 
     def predictive(self, key: Key[Array, ""], *args: Any, draws: int = 1000, **kwargs: Any) -> Any:
-        """Observed variables of a NumPyro or PyMC model, drawn anew for each of `draws` draws from `q`.
+        """Observed variables of a NumPyro or PyMC model, drawn again for each of `draws` draws from `q`.
 
         `args` and `kwargs` are what the model is called with; without any, as it was for the fit. The
         model is run: data that it holds or reads by name are those of now, while draws, likelihoods and

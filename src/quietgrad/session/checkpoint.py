@@ -27,7 +27,7 @@ from .problem import Problem
 NAME = "fit.checkpoint"
 FORMAT = 4
 MAGIC = b"quietgrad checkpoint "
-_ANEW = "give another directory, or delete the file to start anew"
+_ANEW = "give another directory, or delete the file to start again"
 CHECKPOINT = FileKind(
     magic=MAGIC,
     # A checkpoint holds the inside of a fit, which the next version may have changed.
@@ -150,7 +150,7 @@ class Checkpoint:
         if entry.name != name:
             raise ValueError(
                 f"{self.path} has the stage {entry.name!r} where this fit has {name!r}: it was written "
-                "by other code; give another directory, or delete the file to start anew"
+                "by other code; give another directory, or delete the file to start again"
             )
         fit.restore(entry.recorder)
         return Slot(entry.kept, store)
@@ -203,7 +203,7 @@ def open_checkpoint(
         more = f"; and {len(found) - SHOWN} more differences" if len(found) > SHOWN else ""
         raise ValueError(
             f"{path} belongs to another fit. {'; '.join(found[:SHOWN])}{more}. Give another directory, "
-            "or delete the file to start anew"
+            "or delete the file to start again"
         )
     stored = Decoder(header["nodes"], body, templates).decode(header["root"])
     return Checkpoint(path, identity, templates, **stored)

@@ -127,13 +127,13 @@ class Ended(Exception):
 
 
 class Interrupts:
-    """Ctrl-C as a wish that a fit looks for: from the beginning of the call, shared by all its parts."""
+    """Ctrl-C as a request that a fit checks for, from the beginning of the call and in all its parts."""
 
     def __init__(self) -> None:
         self.count, self._catching = 0, False
 
     def ask(self) -> None:
-        """Ask the fit to end where it next looks."""
+        """Ask the fit to end at its next check."""
         self.count += 1
 
     @contextlib.contextmanager

@@ -124,7 +124,7 @@ def check_divergence(
     """End a fit whose location or scales diverge, as soon as that is certain.
 
     Coordinates that have changed by more than `factor` since the start are looked at; returns the factor
-    for the next time. What may still bend does not end a fit: `verify_status` looks at its answer.
+    for the next time. What may still bend does not end a fit: `verify_status` checks its answer.
     """
     now, then = answer.terms, start.terms
     if not (np.all(np.isfinite(then.mean)) and np.all(np.isfinite(then.std))):

@@ -1,6 +1,6 @@
 """What a checkpoint belongs to: model, data, family, method, key and versions, as names and short words.
 
-Functions are told apart by the programs that jax traces from them, not by where or how they are
+Functions are distinguished by the programs that jax traces from them, not by where or how they are
 written: a model whose helper changed is another one, and one that was only moved is the same. In a new
 process nothing else can be compared, since closures have no address that lasts.
 """

@@ -15,7 +15,7 @@ from .streaming import Feed, StreamedElboEvaluator
 
 J = TypeVar("J", bound=Any)
 # On the way, a pair of draws meets at most this many rows: all of them where there are no more, and rows
-# of its own otherwise. Rows on disk are read once, so many in all.
+# of its own otherwise. Of rows on disk, `READ_ROWS` are read once.
 JUDGED_ROWS, READ_ROWS = 2**14, 2**17
 # Pairs of an evaluation on all rows where there are very many; multiples of it where they do not do.
 PRECISE_PAIRS = 16

@@ -1,6 +1,6 @@
 """The recorder of a fit, put together from its evaluators, its answers, its limits and its ending.
 
-A method tells the recorder what it has found and asks it when to stop; it keeps none of this itself.
+A method records what it has found and asks when to stop; it keeps none of this itself.
 """
 
 import contextlib
@@ -78,12 +78,12 @@ class Recorder:
 
     @property
     def start(self) -> Candidate | None:
-        """The first answer that was told."""
+        """The first answer that was recorded."""
         return self.answers.start
 
     @property
     def best(self) -> Candidate:
-        """The best answer so far; the start, before anything was told."""
+        """The best answer so far; the start, before anything was recorded."""
         if self.answers.best is None:
             with self.clock.phase(EVALUATE):
                 return Candidate(self.problem.q, 0, self.terms(self.problem.q))
@@ -99,7 +99,7 @@ class Recorder:
         return self.answers.chosen(self._own_best())
 
     def choose(self, answer: Candidate) -> Candidate:
-        """Go back to an earlier answer: what was told since is not the better one beyond doubt."""
+        """Go back to an earlier answer: what was recorded since is not the better one beyond doubt."""
         self.answers = self.answers._replace(best=answer, own=answer)
         return answer
 

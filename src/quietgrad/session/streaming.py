@@ -1,8 +1,8 @@
 """Data that do not fit in memory: pools of rows that steps take turns with, and evaluation by blocks.
 
 A pool holds some ten thousand rows on the device: runs of consecutive rows from all over the data, in an
-order that is shuffled anew each epoch. Minibatches are drawn from the pool without replacement until it
-is used up, and then the next one is read. To everything but the reader it is a target with few rows.
+order that is new in each epoch. Minibatches are drawn from the pool without replacement until it is
+used up, and then the next one is read. To everything but the reader it is a target with few rows.
 """
 
 from collections.abc import Iterator
@@ -90,7 +90,7 @@ class StreamedElboEvaluator:
         self.target, self.pairs, self.seed = target, pairs, seed
 
     def terms(self, q: AbstractFamily, *, times: int = 1) -> ElboTerms:
-        """The terms of q, with so many times as many draws."""
+        """The terms of q, with `times` as many draws."""
         pairs = self.pairs * times
         e, first, second, log_rest = _draws(self.target.without_rows(), q, self.seed, pairs)
         values = np.asarray(log_rest, float) + self.target.scale * likelihood_sums(self.target, q, e)

@@ -30,7 +30,7 @@ from ..targets import Target
 
 # Gradients of each candidate in each of its turns.
 REPEATS, TURNS = 24, 3
-# What a change must promise; less is within the error of the measurement.
+# The ratio of variance x cost below which a change pays; above, it is within the error of measuring it.
 WORTH = 0.6
 TINY = 1e-12
 
@@ -77,7 +77,7 @@ def candidates(q: AbstractFamily) -> dict[str, Pathwise]:
 
 
 def burden(q: AbstractFamily, current: AbstractEstimator) -> float:
-    """Steps of the present estimator that a look at all candidates takes."""
+    """Steps of the present estimator that measuring all candidates takes."""
     draws = sum(estimator.draws_for(q) for estimator in candidates(q).values())
     return REPEATS * TURNS * (1 + draws / current.draws_for(q))
 

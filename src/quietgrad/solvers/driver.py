@@ -33,14 +33,14 @@ class Stop(eqx.Module):
     for the candidate with the highest ELBO, or "last", for the last one unless an earlier one is clearly
     better: where steps average more draws than the evaluator has, or rows differ between its draws.
     With `sharp`, a change that leaves open whether it is worth `gain` is evaluated at more draws and all
-    rows, and after `flat` steps in a row whose change cannot be told from zero even so, the run is
+    rows, and after `flat` steps in a row whose change is not clear of zero even so, the run is
     stationary: each was as long as all before it together. They count only where a gain of `seen` times
     `gain` is at least three standard errors: one of two such steps would have shown it with a chance of
     97 %. With `falling`, what counts is not the gain
     of a step but that of the next one, which is taken to fall by the same ratio again, though not below
     `least_ratio` of it: averages over T stochastic steps are about 1/T from the optimum (Polyak &
     Juditsky 1992), so that a round twice as long gains half. After a step that gained more than 1 /
-    `from_afar` times as much, and so came from afar, nothing is known of that. A `rule` looks at a
+    `from_afar` times as much, and so came from afar, nothing is known of that. A `rule` reads a
     column of the history's rows; with `obey` it ends the run where it is reached.
     """
 
@@ -72,7 +72,7 @@ class Stop(eqx.Module):
         return change.clearly_above(self.gain) or unclear
 
     def shows_nothing(self, change: Difference) -> bool:
-        """Whether a change cannot be told from zero, though one that matters would be."""
+        """Whether a change cannot be distinguished from zero, though one that matters would be."""
         unclear = not change.clearly_above() and not change.clearly_below()
         return unclear and 3 * change.error <= self.seen * self.gain
 

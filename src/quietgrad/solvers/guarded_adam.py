@@ -19,7 +19,7 @@ LIMIT, WARM_UP = 3.0, 20
 # Gradients after which the running mean has forgotten what was before them.
 LEAST = 20
 TINY = 1e-30
-# Beyond this the noise cannot be told from rounding.
+# Beyond this the noise cannot be distinguished from rounding.
 MOST = 100.0
 
 

@@ -43,7 +43,7 @@ class NewtonState(NamedTuple):
     taken: int = 0
 
     def afresh(self, remembered: int) -> "NewtonState":
-        """The start of steps that give at most so many earlier ones a weight in the average."""
+        """The start of steps that give at most `remembered` earlier ones a weight in the average."""
         precision = self.precision if remembered else None
         number = min(self.number, remembered)
         return NewtonState(self.q, precision, fitted=self.fitted, number=number)

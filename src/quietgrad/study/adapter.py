@@ -96,7 +96,7 @@ def run_method(
     """Fit, with ELBOs on all rows from `elbo_draws` draws that depend on the key only.
 
     The answer is evaluated with `FINAL` times as many others. What the first ones err by there, they err
-    by all along the last nats of the run: it is told as `judge_offset`.
+    by all along the last nats of the run: it is stored as `judge_offset`.
     """
     made = method.made
     if isinstance(made, Sgd):

@@ -21,7 +21,7 @@ def host_lock(waiting: Callable[[], None] = lambda: None) -> Iterator[None]:
     """Be the only one who times anything on this host; `waiting` is called once if another is.
 
     The file is in the host's own temporary directory (TMPDIR), so studies in different directories, and
-    workers that share a file system with other hosts, are told apart rightly.
+    workers that share a file system with other hosts, are distinguished rightly.
     """
     user = os.getuid() if hasattr(os, "getuid") else 0
     path = Path(os.environ.get("TMPDIR") or tempfile.gettempdir()) / f"quietgrad-timing-{user}.lock"

@@ -23,7 +23,7 @@ MEMORY_BYTES = 3 * 2**30
 
 
 def precompile(jobs: Iterable[CellJob], memory_bytes: int = MEMORY_BYTES) -> None:
-    """Compile the programs of these jobs; what goes wrong will again, and be told, in `run_cell`.
+    """Compile the programs of these jobs; what goes wrong will again, and be reported, in `run_cell`.
 
     Methods that end themselves compile as they go, so only rows of "sgd" are compiled here. Programs
     are forgotten first where the process holds more than `memory_bytes`.
@@ -64,7 +64,7 @@ def _compile(job: CellJob) -> None:
         if refusal(parts.method, parts.task.train, parts.q, job.cell.batch_size) is None:
             evaluator = evaluator_of(job, parts, math.inf)
             fit_parts(job, parts, lambda q, state, step: {} if step else evaluator(q, state, 0), steps=1)
-    except Exception:  # noqa: BLE001 - it will happen again where it is told
+    except Exception:  # noqa: BLE001 - it will happen again where it is reported
         return
 
 

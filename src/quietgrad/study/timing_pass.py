@@ -1,7 +1,7 @@
 """The timing pass: seconds a step of every configuration of a study, alone on this machine.
 
 All programs are compiled first. Then come rounds: in each, every configuration takes one short burst of
-steps, in an order that is shuffled anew, so that whatever slows the machine down for a while does not
+steps, in an order that is shuffled again, so that whatever slows the machine down for a while does not
 fall on one of them.
 """
 
@@ -28,12 +28,12 @@ ROUNDS = 9
 BURST = 0.2
 FIRST_STEPS = 20
 MOST_STEPS = 100_000
-# Evaluations are off the clock and nobody looks at them.
+# Evaluations are off the clock and are not stored.
 SCHEDULE = EvaluationSchedule(MOST_STEPS, 2, 0, 20, 0, 1, light_evaluation=True)
-# The share of the processors above which other work is told of.
+# The share of the processors above which other work is reported.
 BUSY = 0.05
 
-Told = Callable[[str], None]
+Report = Callable[[str], None]
 
 
 def time_study(
@@ -43,7 +43,7 @@ def time_study(
     module: Path | None = None,
     rounds: int = ROUNDS,
     burst: float = BURST,
-    told: Told,
+    report: Report,
 ) -> TimingPass:
     """Measure every configuration that a results directory plans or holds, and store `timing.json`.
 
@@ -59,21 +59,21 @@ def time_study(
     before = read_timing(directory) or Timing(())
     chosen = [cell for _, cell in selected(((None, cell) for cell in cells), only)]
     jobs = [_job(cell, module) for cell in configurations(chosen)]
-    with host_lock(lambda: told("waiting: another timed study is running on this host")):
-        told(f"{len(jobs)} configurations to compile, then {rounds} rounds of {burst:g} s for each")
+    with host_lock(lambda: report("waiting: another timed study is running on this host")):
+        report(f"{len(jobs)} configurations to compile, then {rounds} rounds of {burst:g} s for each")
         precompile(jobs)
         meanwhile = OtherWork()
-        times = measure(jobs, rounds=rounds, burst=burst, told=told)
+        times = measure(jobs, rounds=rounds, burst=burst, report=report)
         others = meanwhile.share()
     if others > BUSY:
-        told(f"other work took {others:.0%} of the processors: measure again on an idle machine")
+        report(f"other work took {others:.0%} of the processors: measure again on an idle machine")
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     found = TimingPass(now, current_environment(), others, tuple(times))
     write_timing(directory, before.with_pass(found))
     return found
 
 
-def measure(jobs: Sequence[CellJob], *, rounds: int, burst: float, told: Told) -> list[StepTime]:
+def measure(jobs: Sequence[CellJob], *, rounds: int, burst: float, report: Report) -> list[StepTime]:
     """Seconds of a step of each job in each round."""
     steps: dict[int, int] = {}
     reasons: dict[int, str] = {}
@@ -82,7 +82,7 @@ def measure(jobs: Sequence[CellJob], *, rounds: int, burst: float, told: Told) -
             # Twice: what the first one compiles is not in the second.
             pace = [burst_seconds(job, FIRST_STEPS) for _ in range(2)][1] / FIRST_STEPS
             steps[place] = min(MOST_STEPS, max(FIRST_STEPS, round(burst / max(pace, 1e-9))))
-        except Exception as error:  # noqa: BLE001 - it is told, and the others go on
+        except Exception as error:  # noqa: BLE001 - it is reported, and the others go on
             reasons[place] = explain(error)
     found: dict[int, list[float]] = {place: [] for place in steps}
     order = list(steps)
@@ -90,7 +90,7 @@ def measure(jobs: Sequence[CellJob], *, rounds: int, burst: float, told: Told) -
         random.Random(number).shuffle(order)
         for place in order:
             found[place].append(burst_seconds(jobs[place], steps[place]) / steps[place])
-        told(f"round {number + 1} of {rounds}")
+        report(f"round {number + 1} of {rounds}")
     return [
         StepTime(job.cell, tuple(found.get(place, ())), steps.get(place, 0), reasons.get(place, ""))
         for place, job in enumerate(jobs)

@@ -60,7 +60,7 @@ class AbstractNamedModel(eqx.Module):
         *,
         key: Key[Array, ""],
     ) -> dict[str, Any]:
-        """Observed variables drawn anew for each of `draws`, as `constrain` gives them.
+        """Observed variables drawn again for each of `draws`, as `constrain` gives them.
 
         `args` and `kwargs` are new inputs of the program; without any, those of the fit are used.
         """

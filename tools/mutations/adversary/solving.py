@@ -320,7 +320,13 @@ MUTANTS = [
         "the first half of the way stays in the late mean",
         LATE,
     ),
-    bug("Late.mean", "x / number", "x / self.looks", "the late mean is divided by all looks", LATE),
+    bug(
+        "Late.mean",
+        "x / number",
+        "x / self.evaluations",
+        "the late mean is divided by all of them",
+        LATE,
+    ),
     bug(
         "signal_to_noise",
         "(v - old * v_before) / (1 - old)",

@@ -59,7 +59,7 @@ def status(directory: Path) -> int:
     console.print(f"{about['spec']['title']} ({about['name']})", markup=False, highlight=False)
     console.print(f"begun {about['created']}, last run {about['updated']}", highlight=False)
     if made and now and made != now:
-        console.print(f"made by commit {made[:12]}; this is {now[:12]}, which would run it anew")
+        console.print(f"made by commit {made[:12]}; this is {now[:12]}, which would run it again")
     for state, count in sorted(counts.items()):
         console.print(f"{count:6d} {state}", highlight=False)
     print_troubles(console, store.read_all())
@@ -79,14 +79,14 @@ def time_steps(
     keep_compiled()
     console = _console()
 
-    def told(text: str) -> None:
+    def report(text: str) -> None:
         console.print(text, markup=False, highlight=False)
 
-    timing = time_study(directory, only=only, module=module, rounds=rounds, burst=burst, told=told)
+    timing = time_study(directory, only=only, module=module, rounds=rounds, burst=burst, report=report)
     failed = [time for time in timing.times if not time.rounds]
     for time in failed[:SHOWN]:
-        told(f"not measured: {time.cell.name}: {time.reason}")
-    told(
+        report(f"not measured: {time.cell.name}: {time.reason}")
+    report(
         f"{len(timing.times) - len(failed)} configurations timed; `quietgrad report {directory}` uses it"
     )
     return 1 if failed else 0

@@ -30,7 +30,7 @@ class Walkers(eqx.Module):
 class Jarzynski(AbstractEnergyMethod):
     """Walkers with weights that account for every change of the parameters; two gradients each a step.
 
-    `step` is the size of a Langevin step in units of the rows' deviations. Walkers are drawn anew by
+    `step` is the size of a Langevin step in units of the rows' deviations. Walkers are drawn again by
     their weights when the effective number of them falls below `resample` of all. Consistent as walkers
     become many; a ratio of means, so biased for few. `log_z(state)` is an estimate of log Z for free.
     """

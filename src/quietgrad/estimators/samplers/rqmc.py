@@ -1,4 +1,4 @@
-"""Randomised quasi-Monte Carlo: Sobol points, scrambled anew inside every step.
+"""Randomised quasi-Monte Carlo: Sobol points, scrambled again in every step.
 
 The points are fixed at init. A step scrambles each coordinate's digits by a random nested permutation
 (a hash in the manner of Laine & Karras 2011, with a fresh uniform seed for each coordinate), so each

@@ -26,7 +26,7 @@ class AbstractSampler(eqx.Module):
     def variance_bound(self, draws: int) -> float:
         """The most that the variance of the draws' mean can be, relative to independent draws.
 
-        It holds whatever is averaged; infinite where nothing is promised.
+        It holds whatever is averaged; infinite where nothing is guaranteed.
         """
         del draws
         return math.inf

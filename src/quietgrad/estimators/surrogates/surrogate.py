@@ -44,7 +44,7 @@ class AbstractSurrogate(eqx.Module):
     def variance_bound(self, q: AbstractFamily) -> float:
         """The most that the variance can be relative to no surrogate, after some steps at this q.
 
-        Infinite where nothing is promised.
+        Infinite where nothing is guaranteed.
         """
         del q
         return math.inf

@@ -88,8 +88,3 @@ class Evidence(NamedTuple):
     def leaves_out(self) -> bool:
         """Whether there is mass where q never looks."""
         return self.found is not None and self.found.elsewhere is not None
-
-    @property
-    def uncorrelated(self) -> bool:
-        """Whether q cannot have correlations."""
-        return not getattr(self.q, "correlated", True)

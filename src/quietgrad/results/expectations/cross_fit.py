@@ -1,7 +1,7 @@
 """Zero-variance control variates for draws of chains, fitted to each chain on the others.
 
 The same fits as `stein_weights(..., folds=KFold(chains), scaling="whiten")`, draw by draw: what is left
-of a function after its control variates is a series with the same mean, and its error can be told. In
+of a function after its control variates is a series with the same mean, whose error can be estimated. In
 double precision on the host: nothing is compiled, and sums over all chains but one are differences.
 """
 

@@ -22,7 +22,7 @@ REGISTRY = {
 
 @runtime_checkable
 class Listener(Protocol):
-    """Is told what happens, possibly from several threads."""
+    """Hears what happens, possibly from several threads."""
 
     def started(self, job: CellJob) -> None:
         """A job is about to run."""

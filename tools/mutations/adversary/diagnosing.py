@@ -108,7 +108,7 @@ MUTANTS = [
         PARTS,
     ),
     bug(
-        "Sampler.run",
+        "Sampler._chains",
         "self._adapting = False",
         "self._adapting = True",
         "steps go on adapting in later rounds",

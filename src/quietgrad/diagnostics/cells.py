@@ -11,14 +11,15 @@ import math
 from typing import NamedTuple
 
 import numpy as np
+import scipy.special
 from jaxtyping import Bool, Float, Int
 
 from ..families import AbstractFamily
 from .chains import Chains
 from .comparison import Comparison, by_chains
 from .draws import Draws, log_prob_at
+from .metric import Metric, metric_within
 from .settings import DEFAULT, Diagnostics
-from .tolerance import off
 
 # Iterations of the bridge, which converges linearly, at a rate that is the overlap's share.
 ITERATIONS = 50
@@ -47,10 +48,19 @@ class Cells(NamedTuple):
 
 
 def nearest(
-    z: Float[np.ndarray, "points dim"], modes: Float[np.ndarray, "modes dim"], std: np.ndarray
+    z: Float[np.ndarray, "points dim"], modes: Float[np.ndarray, "modes dim"], metric: Metric
 ) -> Int[np.ndarray, " points"]:
-    """The number of the mode that each point belongs to."""
-    return np.argmin([np.sum(((z - mode) / std) ** 2, axis=1) for mode in modes], axis=0)
+    """The number of the mode that each point belongs to, by distances in a metric."""
+    u, centers = metric.whiten(z), metric.whiten(modes)
+    return np.argmin([np.sum((u - center) ** 2, axis=1) for center in centers], axis=0)
+
+
+def within(
+    drawn: Draws, modes: Float[np.ndarray, "modes dim"], settings: Diagnostics = DEFAULT
+) -> Metric:
+    """The metric around each of the modes, on average, from draws nearest to it in q's scales."""
+    scales = Metric(np.mean(drawn.z, axis=0), np.std(drawn.z, axis=0))
+    return metric_within(drawn, nearest(drawn.z, modes, scales), settings)
 
 
 def by_cells(
@@ -60,16 +70,16 @@ def by_cells(
     chains: Chains,
     watched: Chains,
     modes: Float[np.ndarray, "modes dim"],
+    metric: Metric,
     settings: Diagnostics = DEFAULT,
 ) -> Cells | None:
     """The comparison by cells; None if chains cross between them, or are too few in one.
 
     `numbers` and `watched` are what is compared, at q's draws and along the chains.
     """
-    std = np.std(drawn.z, axis=0)
-    own, began = nearest(drawn.z, modes, std), nearest(chains.start, modes, std)
+    own, began = nearest(drawn.z, modes, metric), nearest(chains.start, modes, metric)
     late = chains.late()
-    at = nearest(late.reshape(-1, late.shape[2]), modes, std).reshape(late.shape[:2])
+    at = nearest(late.reshape(-1, late.shape[2]), modes, metric).reshape(late.shape[:2])
     stayed = np.mean(at == began, axis=0) > 1 - settings.crossing
     cells = [c for c in range(len(modes)) if np.any(own == c)]
     enough = all(np.count_nonzero(stayed & (began == c)) >= LEAST for c in cells)
@@ -83,7 +93,7 @@ def by_cells(
     for c in cells:
         chosen, some = np.flatnonzero(stayed & (began == c)), own == c
         part = by_chains(numbers[some], _some(watched, chosen), settings)
-        right.append(not any(map(np.any, off(part, settings))))
+        right.append(not _off(part, len(chosen) - 2, len(cells), settings))
         parts.append(_moments(numbers[some], part))
         ratio = (drawn.values - drawn.log_q)[some & drawn.finite]
         bridged, error = bridge(ratio, (values - log_q)[:, chosen])
@@ -120,6 +130,20 @@ def bridge(
     over, under = shares(r)
     noise = np.var(over) / (draws * np.mean(over) ** 2) + np.var(under) / (chains * np.mean(under) ** 2)
     return math.log(r) + top, math.sqrt(noise)
+
+
+def _off(part: Comparison, freedom: int, cells: int, settings: Diagnostics) -> bool:
+    """Whether a mean or a scale within a cell is beyond tolerance and noise.
+
+    A cell has few chains, and there are many numbers in all cells: the level is that of Student's t, at
+    which one of them all is off by chance in `false_alarms` of diagnoses.
+    """
+    tests = 2 * cells * part.shift.size
+    level = scipy.special.stdtrit(freedom, 1 - 0.5 * settings.false_alarms / tests)
+    mean = np.abs(part.shift) > np.maximum(settings.mean, level * part.shift_error)
+    beyond = (part.log_ratio < settings.narrow) | (part.log_ratio > settings.wide)
+    scale = beyond & (np.abs(part.log_ratio) > level * part.log_ratio_error)
+    return bool(np.any(mean | scale))
 
 
 class _Moments(NamedTuple):

@@ -4,13 +4,29 @@ Starts are spread far beyond q. A climb whose trial step fails tries a shorter o
 """
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
 from ..evaluation.points import Points
+from .draws import Draws
 from .metric import Metric
 from .settings import DEFAULT, Diagnostics
+
+# Draws among which starts that are far from each other are looked for.
+AMONG = 512
+
+
+class Climbed(NamedTuple):
+    """Where climbs are, the log density there, and what another step of theirs promises to add to it.
+
+    The promise is half of g' H^-1 g, with their own H: it does not depend on the metric.
+    """
+
+    ends: Float[np.ndarray, "climbs dim"]
+    heights: Float[np.ndarray, " climbs"]
+    promises: Float[np.ndarray, " climbs"]
 
 
 def far_starts(
@@ -24,14 +40,28 @@ def far_starts(
     return np.concatenate([out, -metric.center[None, :], near])
 
 
+def spread_out(drawn: Draws, rng: np.random.Generator, count: int) -> Float[np.ndarray, "count dim"]:
+    """Draws of q that are far from each other: each is the one furthest from those before it.
+
+    So one of every group of draws is among them, if groups are further apart than they are wide.
+    """
+    z = drawn.z[rng.permutation(np.flatnonzero(drawn.finite))[:AMONG]]
+    u = z / np.maximum(np.std(z, axis=0), np.finfo(float).tiny)
+    chosen, distance = [0], np.full(len(z), math.inf)
+    for _ in range(min(count, len(z)) - 1):
+        distance = np.minimum(distance, np.sum((u - u[chosen[-1]]) ** 2, axis=1))
+        chosen.append(int(np.argmax(distance)))
+    return z[chosen]
+
+
 def climb(
     points: Points,
     metric: Metric,
     z: Float[np.ndarray, "climbs dim"],
     trials: int,
     settings: Diagnostics = DEFAULT,
-) -> tuple[Float[np.ndarray, "climbs dim"], Float[np.ndarray, " climbs"]]:
-    """Where the climbs are after so many trial steps, and the log density there."""
+) -> Climbed:
+    """Where the climbs are after so many trial steps."""
     z = _pulled_in(points, metric, z)
 
     def function(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -64,7 +94,8 @@ def climb(
             uphill = np.sum(fresh * grad, axis=1) >= 0
             fresh = np.where(uphill[:, None], -grad, fresh)
             direction = np.where(ok[:, None], fresh, direction)
-    return metric.center + metric.push(x), -value
+        promises = -0.5 * np.sum(direction * grad, axis=1)
+    return Climbed(metric.center + metric.push(x), -value, promises)
 
 
 def _inverse_times(

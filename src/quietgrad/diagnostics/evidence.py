@@ -15,15 +15,15 @@ from ..evaluation.points import Points
 from ..families import AbstractFamily, EstimatesDensity, HasMoments
 from ..targets import Target
 from .budget import Budget
-from .cells import Cells, by_cells, nearest
+from .cells import Cells, by_cells, nearest, within
 from .chains import Chains, Sampler
 from .charts import AbstractChart, BaseChart, PlainChart, chart_of
-from .climbs import climb, far_starts
+from .climbs import climb, far_starts, spread_out
 from .comparison import Comparison, by_chains, by_weights, unknown
 from .draws import Draws, draw
 from .expected_gain import gain_at
 from .long_chains import Begun, ChainDraws
-from .metric import Metric, metric_of, metric_within
+from .metric import Metric, metric_of
 from .modes import Elsewhere, elsewhere, separate_modes, stays_away
 from .propriety import LogDensityProbe, Ray, Tail, flattest, slow_tails
 from .psis import Weights, smooth
@@ -39,11 +39,11 @@ CLIMB_ARRAYS, CHAIN_ARRAYS = 24, 8
 class Evidence(NamedTuple):
     """The findings; `best` joins the two comparisons, number by number of those that are watched.
 
-    `modes` are several ones between which the density dips, if there are; `cells` what chains say that
-    do not cross between them. `flow` says that q bends, and so follows whatever its draws have seen.
-    `unseen` is what there was no time for and without which nothing can be trusted, `further` what more
-    time would be spent on. `begun` are the chains from q's draws, as they can be continued, and
-    `chain_draws` what came of that.
+    `missed` are places that q leaves out. `modes` are several ones between which the density dips, if
+    there are; `cells` what chains say that do not cross between them. `flow` says that q bends, and so
+    follows whatever its draws have seen. `unseen` is what there was no time for and without which
+    nothing can be trusted, `further` what more time would be spent on. `begun` are the chains from q's
+    draws, as they can be continued, and `chain_draws` what came of that.
     Where most draws are not finite there is nothing beyond them.
     """
 
@@ -55,7 +55,7 @@ class Evidence(NamedTuple):
     gain: Difference
     gradients: int
     tails: tuple[tuple[Ray, Tail], ...] = ()
-    elsewhere: Elsewhere | None = None
+    missed: tuple[Elsewhere, ...] = ()
     modes: Float[np.ndarray, "modes dim"] | None = None
     cells: Cells | None = None
     shapes: Shapes = Shapes()
@@ -65,6 +65,11 @@ class Evidence(NamedTuple):
     further: tuple[str, ...] = ()
     begun: Begun | None = None
     chain_draws: ChainDraws | None = None
+
+    @property
+    def elsewhere(self) -> Elsewhere | None:
+        """The heaviest place that q leaves out; None if there is none."""
+        return self.missed[0] if self.missed else None
 
     @property
     def best(self) -> Comparison:
@@ -88,7 +93,7 @@ class Evidence(NamedTuple):
             return False
         if self.cells is not None and self.cells.agree(self.settings):
             return True
-        own = nearest(self.draws.z, self.modes, np.std(self.draws.z, axis=0))
+        own = nearest(self.draws.z, self.modes, within(self.draws, self.modes, self.settings))
         counts = np.bincount(own, minlength=len(self.modes))
         return self.flat and bool(np.min(counts) >= self.settings.flat_draws)
 
@@ -172,13 +177,15 @@ def gather(
 
 
 class _Run(NamedTuple):
-    """Chains from q's draws and from far climbs, separate modes, what the former say, where they are."""
+    """Chains from q's draws and from far climbs, separate modes, what the former say, the metric in
+    which they moved, and where they are."""
 
     main: Chains
     scouts: Chains
     modes: Float[np.ndarray, "modes dim"]
     moved: Comparison
     cells: Cells | None
+    metric: Metric
     begun: Begun | None
 
 
@@ -208,7 +215,7 @@ def _from_chains(
     return found._replace(
         moved=moved,
         cells=run.cells,
-        elsewhere=elsewhere(points, q, found.draws, metric, places, rng, settings),
+        missed=tuple(elsewhere(points, q, found.draws, run.metric, places, rng, settings)),
         modes=several,
         shapes=_shapes(watched, main, metric, settings),
     )
@@ -267,20 +274,17 @@ def _run_chains(
         budget.unseen.append("short chains from q's draws and climbs to other modes")
         return None
     budget.stage("climbs to other modes")
-    with budget.paced(far * settings.trials):
-        ends, heights = climb(
-            points, metric, far_starts(metric, rng, far, settings), settings.trials, settings
-        )
-    ends[~np.isfinite(heights)] = metric.center
-    modes = separate_modes(
-        points,
-        metric,
-        np.concatenate([ends, _own_ends(q, points, drawn, metric, rng, settings)]),
-        settings,
-    )
+    starts = far_starts(metric, rng, far, settings)
+    if not isinstance(q, HasMoments):
+        # It can have modes of its own, which are not always met from afar.
+        starts = np.concatenate([starts, spread_out(drawn, rng, settings.own_climbs)])
+    with budget.paced(len(starts) * settings.trials):
+        climbed = climb(points, metric, starts, settings.trials, settings)
+    climbed.ends[~np.isfinite(climbed.heights)] = metric.center
+    ends, modes = climbed.ends[:far], separate_modes(points, metric, climbed, settings)
     if len(modes) > 1:
-        own = nearest(drawn.z, modes, np.std(drawn.z, axis=0))
-        metric, rows = metric_within(drawn, own, settings), _starts(drawn, own, rng, count, settings)
+        metric = within(drawn, modes, settings)
+        rows = _starts(drawn, nearest(drawn.z, modes, metric), rng, count, settings)
     else:
         rows = rng.permutation(np.flatnonzero(drawn.finite))[:count]
     count, numbers = len(rows), watched(drawn.z)
@@ -298,7 +302,7 @@ def _run_chains(
             main = chains.some(slice(0, count))
             along, cells = watched.along(main), None
             if len(modes) > 1 and not watched.selected and not isinstance(q, EstimatesDensity):
-                cells = by_cells(q, drawn, numbers, main, along, modes, settings)
+                cells = by_cells(q, drawn, numbers, main, along, modes, metric, settings)
             return chains, by_chains(numbers, along, settings) if cells is None else cells.whole, cells
 
     chains, moved, cells = run(0)
@@ -319,23 +323,7 @@ def _run_chains(
     last = (
         None if watched.selected else _begun(chart, scales, metric, sampler.states[-1][:count], points)
     )
-    return _Run(main, scouts, modes, moved, cells, last)
-
-
-def _own_ends(
-    q: AbstractFamily,
-    points: Points,
-    drawn: Draws,
-    metric: Metric,
-    rng: np.random.Generator,
-    settings: Diagnostics,
-) -> Float[np.ndarray, "climbs dim"]:
-    """Where climbs from draws of q end, of a q that can have modes of its own."""
-    if isinstance(q, HasMoments):
-        return np.zeros((0, drawn.z.shape[1]))
-    rows = rng.permutation(np.flatnonzero(drawn.finite))[: settings.own_climbs]
-    ends, heights = climb(points, metric, drawn.z[rows], settings.trials, settings)
-    return ends[np.isfinite(heights)]
+    return _Run(main, scouts, modes, moved, cells, metric, last)
 
 
 def _starts(

@@ -34,6 +34,13 @@ class Local(NamedTuple):
     log_mass: float
     khat: float
 
+    def has(self, place: Float[np.ndarray, " dim"]) -> bool:
+        """Whether a place is among the Gaussian's draws: their squared distances are dim, give or take
+        sqrt(2 dim)."""
+        dim = len(place)
+        square = np.sum(np.linalg.solve(self.root, place - self.center) ** 2)
+        return bool(square < dim + 4 * math.sqrt(2 * dim))
+
     def log_prob(self, z: Float[np.ndarray, "points dim"]) -> Float[np.ndarray, " points"]:
         """The Gaussian's log density."""
         e = np.linalg.solve(self.root, (z - self.center).T)

@@ -16,6 +16,7 @@ from jaxtyping import Float
 from ..evaluation.points import Points
 from ..families import AbstractFamily, EstimatesDensity
 from .chains import Chains
+from .climbs import Climbed
 from .draws import Draws
 from .local_mass import Local, mass_around
 from .metric import Metric
@@ -38,8 +39,8 @@ def elsewhere(
     candidates: list[Elsewhere],
     rng: np.random.Generator,
     settings: Diagnostics = DEFAULT,
-) -> Elsewhere | None:
-    """The first of some places around which q leaves out mass that matters.
+) -> list[Elsewhere]:
+    """Those of some places around which q leaves out mass that matters, the heaviest first.
 
     What is known of a place beforehand counts where no Gaussian can be fitted to it: in very many
     coordinates, or if q's density is not known.
@@ -47,13 +48,17 @@ def elsewhere(
     log_weights = drawn.log_weights[drawn.finite]
     log_z = float(np.asarray(scipy.special.logsumexp(log_weights))) - math.log(len(drawn.z))
     known = metric.dense and not isinstance(q, EstimatesDensity)
+    found: list[Elsewhere] = []
     for one in candidates:
+        if any(other.gaussian is not None and other.gaussian.has(one.place) for other in found):
+            continue
         local = mass_around(points, q, log_z, one.place, metric, rng, settings) if known else None
         if local is not None:
             one = Elsewhere(local.center, local.log_mass, local)
-        if one.log_mass > settings.matters:
-            return one
-    return None
+        again = any(other.gaussian is not None and other.gaussian.has(one.place) for other in found)
+        if one.log_mass > settings.matters and not again:
+            found.append(one)
+    return sorted(found, key=lambda one: -one.log_mass)
 
 
 def stays_away(
@@ -99,17 +104,15 @@ def stays_away(
 def separate_modes(
     points: Points,
     metric: Metric,
-    ends: Float[np.ndarray, "climbs dim"],
+    climbed: Climbed,
     settings: Diagnostics = DEFAULT,
 ) -> Float[np.ndarray, "modes dim"]:
     """Places where climbs came to rest, all high, with a dip between any two of them, the highest first.
 
     They are more than a posterior sd away from each other.
     """
-    values, slope = points(ends)
-    with np.errstate(invalid="ignore"):
-        rest = np.isfinite(values) & (np.linalg.norm(metric.pull(slope), axis=1) < settings.resting)
-    ends, values = ends[rest], values[rest]
+    rest = np.isfinite(climbed.heights) & (climbed.promises < settings.resting)
+    ends, values = climbed.ends[rest], climbed.heights[rest]
     found: list[np.ndarray] = []
     for place in np.argsort(-values):
         if len(found) == settings.most_modes or values[place] < np.max(values) + settings.matters:

@@ -61,8 +61,8 @@ class Diagnostics(eqx.Module):
     chains: int = 96
     scouts: int = 32
     trials: int = 40
-    # Climbs from draws of a q that is no Gaussian: a mode with a fifth of its mass is missed in 3 %.
-    own_climbs: int = 16
+    # Climbs from draws of a q that is no Gaussian, far from each other: as many as modes are told apart.
+    own_climbs: int = 24
     # Leapfrog steps of each round of chains; the next one runs if the last left a question open.
     leapfrogs: tuple[int, ...] = (24, 24, 48, 96, 192)
     # Time of a trajectory: a quarter of the period in which a Gaussian returns, after which its start is
@@ -110,9 +110,9 @@ class Diagnostics(eqx.Module):
     # Log mass relative to q's region above which another mode matters: 3 %, which moves a mean by a
     # tenth of the distance at most, and is what chance makes of the estimate.
     matters: float = -3.5
-    # A climb rests where the gradient, in posterior sds, is below this. Two modes have a dip of so many
-    # nats at one of so many points between them.
-    resting: float = 0.05
+    # A climb rests where a step of its own promises fewer nats than this: it is within 0.15 sds of a
+    # mode. Two modes have a dip of so many nats at one of so many points between them.
+    resting: float = 0.01
     dip: float = 0.25
     between: int = 15
     # Places that are looked at, the heaviest first, and modes that are told apart.

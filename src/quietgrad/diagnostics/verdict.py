@@ -208,7 +208,8 @@ def _corrects(evidence: Evidence, found: Findings) -> bool:
     # Chains that have not settled say nothing against weights that are all but equal.
     confirmed = evidence.flat | (np.maximum(*doubt) < settings.confirmed)
     if not np.all(agree & confirmed):
-        found.wrong.append(
+        # Of modes that bridges have confirmed, weights need not tell the masses again.
+        (found.fine if evidence.covers else found.wrong).append(
             "importance weights and short chains from q's draws do not confirm each other"
         )
         return False

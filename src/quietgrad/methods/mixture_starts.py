@@ -44,10 +44,10 @@ def at_modes(
     climbs: int,
     trials: int,
     most: int,
-) -> Components | None:
-    """A component at each of the `most` best modes that climbs lead to; None if there is none."""
+) -> list[Local]:
+    """A Gaussian at each of the `most` best modes that climbs lead to."""
     metric = metric_of(drawn)
-    ends, heights = climb(points, metric, far_starts(metric, rng, climbs), trials)
+    ends, heights, _ = climb(points, metric, far_starts(metric, rng, climbs), trials)
     found = []
     for place in np.argsort(-heights):
         if not np.isfinite(heights[place]) or len(found) == most:
@@ -59,20 +59,27 @@ def at_modes(
         if mode is None or any(_same(mode.z - other.z, other.precision) for other in found):
             continue
         found.append(mode)
-    if len(found) < 2:
-        return None
+    if not found:
+        return []
     places = np.stack([mode.z for mode in found])
-    parts = [_settled(points, mode.z, _root(mode.precision), places, rng) for mode in found]
-    return weighted(points, parts, rng)
+    return [_settled(points, mode.z, _root(mode.precision), places, rng) for mode in found]
 
 
-def weighted(
-    points: Points, parts: list[tuple[np.ndarray, np.ndarray]], rng: np.random.Generator
-) -> Components | None:
-    """Gaussians, each a mean and a root, with weights by their ELBOs; those far below are left out."""
-    dim = parts[0][0].size
+def together(first: list[Local], more: list[Local]) -> list[Local]:
+    """All of the first, and those others at whose places there is none yet."""
+    found = list(first)
+    for local in more:
+        if not any(other.has(local.center) for other in found):
+            found.append(local)
+    return found
+
+
+def weighted(points: Points, parts: list[Local], rng: np.random.Generator) -> Components | None:
+    """Gaussians with weights by their ELBOs; those far below are left out."""
+    dim = parts[0].center.size
     e = sobol_pairs(Normal(), PAIRS, dim, rng)
-    loc, root = (np.stack(part) for part in zip(*parts, strict=True))
+    loc = np.stack([part.center for part in parts])
+    root = np.stack([triangular(part.root) for part in parts])
     z = loc[:, None] + np.einsum("kij,nj->kni", root, e)
     with np.errstate(all="ignore"):
         values = points(z.reshape(-1, dim))[0].reshape(z.shape[:2])
@@ -89,18 +96,14 @@ def _settled(
     root: Float[np.ndarray, "dim dim"],
     modes: Float[np.ndarray, "modes dim"],
     rng: np.random.Generator,
-) -> tuple[Float[np.ndarray, " dim"], Float[np.ndarray, "dim dim"]]:
-    """The Gaussian around a mode; that of the curvature there if it would spread over another mode.
-
-    A Gaussian's own draws are at squared distances of dim, give or take sqrt(2 dim) of its sds.
-    """
+) -> Local:
+    """The Gaussian around a mode; that of the curvature there if it would spread over another mode."""
     fitted = gaussian_around(points, center, root, rng)
-    if fitted is None:
-        return center, root
-    dim = len(center)
-    squares = np.sum(np.linalg.solve(fitted[1], (modes - fitted[0]).T) ** 2, axis=0)
-    inside = np.count_nonzero(squares < dim + 4 * np.sqrt(2 * dim))
-    return (fitted[0], triangular(fitted[1])) if inside == 1 else (center, root)
+    if fitted is not None:
+        local = Local(*fitted, 0.0, 0.0)
+        if sum(local.has(mode) for mode in modes) == 1:
+            return local
+    return Local(center, root, 0.0, 0.0)
 
 
 def pooled(drawn: Draws, q: AbstractFamily, others: list[Draws], locals_: list[Local]) -> Draws:
@@ -119,6 +122,14 @@ def pooled(drawn: Draws, q: AbstractFamily, others: list[Draws], locals_: list[L
         np.concatenate([getattr(part, name) for part in parts]) for name in ("e", "values", "slope")
     )
     return Draws(e, z, density, values, slope, drawn.groups)
+
+
+def widened(parts: Components, wider: float) -> Components:
+    """Every component twice, as it is and wider: draws that see tails without losing the middle."""
+    log_weights = np.tile(parts.log_weights - np.log(2), 2)
+    return Components(
+        log_weights, np.tile(parts.loc, (2, 1)), np.concatenate([parts.root, wider * parts.root])
+    )
 
 
 def at_parts(

@@ -15,7 +15,7 @@ from ...session.clock import OPTIMISE
 from ...solvers import MixtureNewton, Run, Stop, drive
 from ...status import Status
 from ..method import Ending
-from ..mixture_starts import at_modes, at_parts, pooled, triangular, weighted
+from ..mixture_starts import at_modes, at_parts, pooled, together, triangular, weighted, widened
 from .evidence import Evidence
 from .full_rank import FullRankRung
 from .rung import AbstractRung
@@ -50,7 +50,7 @@ class MixtureRung(AbstractRung):
     families: ClassVar[tuple[type[AbstractFamily], ...]] = (Mixture,)
 
     newton: MixtureNewton = MixtureNewton()
-    climbs: int = 32
+    climbs: int = 64
     trials: int = 40
     most: int = 24
     draws: int = 1024
@@ -90,11 +90,11 @@ class MixtureRung(AbstractRung):
         """The best mixture found; None if there is none that gains."""
         session, missed = fit.session, _left_out(fit)
         faint = (self.faint if below.q.dim <= FEW else self.rough) * fit.gain
-        best = None if isinstance(below.q, Mixture) else self._at_modes(fit, below, missed, faint)
+        best = self._at_modes(fit, below, missed, faint)
         if below.q.dim <= self.most_dim:
             best = self._grown(fit, below, best, faint)
         elif self.most_dim > 0:
-            best = self._divided(fit, below, missed, faint)
+            best = self._divided(fit, below, best, missed, faint)
         if best is None:
             return None
         answer = self._pruned(fit, best.best, faint)
@@ -108,32 +108,45 @@ class MixtureRung(AbstractRung):
         return Status.BUDGET, f"Newton steps were still gaining after {self.steps} of them"
 
     def _at_modes(self, fit: "Fit", below: Candidate, missed: list[Local], faint: float) -> Run | None:
-        """Components at all modes, or the answer and what it leaves out."""
+        """Components at all modes, and at what the answer leaves out; None of a mixture without that."""
         session, rng = fit.session, fit.session.rng("mixture climbs")
+        if isinstance(below.q, Mixture) and not missed:
+            return None
         drawn = self._drawn(fit, below.q, 0)
         with session.clock.phase(OPTIMISE):
-            modes = at_modes(
-                fit.auto.curvature.mode,
-                session.points,
-                drawn,
-                rng,
-                session.check,
-                climbs=self.climbs,
-                trials=self.trials,
-                most=self.most,
-            )
-            if (modes is None or len(modes.loc) < 2) and missed and isinstance(below.q, FullRank):
-                own = np.asarray(below.q.mean(), float), below.q.host_root()
-                parts = [own, *((local.center, triangular(local.root)) for local in missed)]
-                modes = weighted(session.points, parts, rng)
+            if isinstance(below.q, Mixture):
+                parts = [
+                    Local(*part, 0.0, 0.0) for part in zip(*below.q.host_components()[1:], strict=True)
+                ]
+            else:
+                parts = at_modes(
+                    fit.auto.curvature.mode,
+                    session.points,
+                    drawn,
+                    rng,
+                    session.check,
+                    climbs=self.climbs,
+                    trials=self.trials,
+                    most=self.most,
+                )
+                if isinstance(below.q, FullRank):
+                    mean = np.asarray(below.q.mean(), float)
+                    parts = together(parts, [Local(mean, below.q.host_root(), 0.0, 0.0)])
+            parts = together(parts, missed)
+            modes = weighted(session.points, parts, rng) if len(parts) > 1 else None
         if modes is None or len(modes.loc) < 2:
             return None
         return self._run(fit, modes, faint, f"{len(modes.loc)} modes")
 
-    def _divided(self, fit: "Fit", below: Candidate, missed: list[Local], faint: float) -> Run | None:
+    def _divided(
+        self, fit: "Fit", below: Candidate, best: Run | None, missed: list[Local], faint: float
+    ) -> Run | None:
         """Twice as many components by weighted draws of the answer, while they are enough and gain."""
-        best: Run | None = None
         incumbent, number = below, 0
+        if best is not None and self._gained(fit, best.best, below).clearly_above(faint):
+            # It has what was left out. Whether that is enough is for the verdict on it to say.
+            return best
+        best = None
         while incumbent.terms.gap > faint:
             q, number = incumbent.q, number + 1
             count = 2 * q.count if isinstance(q, Mixture) else self.parts
@@ -159,7 +172,7 @@ class MixtureRung(AbstractRung):
         """Draws of the answer, wider if it is a mixture, and of Gaussians at what it leaves out."""
         session = fit.session
         if isinstance(q, Mixture):
-            q = Mixture.of(_widened(q.host_components(), self.wider), q.dtype)
+            q = Mixture.of(widened(q.host_components(), self.wider), q.dtype)
         rng = session.rng("mixture draws", number)
         with session.clock.phase(OPTIMISE):
             drawn = draw(q, session.points, rng, count)
@@ -249,18 +262,9 @@ class MixtureRung(AbstractRung):
 def _left_out(fit: "Fit") -> list[Local]:
     """Gaussians at places that the verdict on the present answer found to be left out."""
     evidence = fit.evidence
-    if evidence is None or evidence.found is None or evidence.found.elsewhere is None:
+    if evidence is None or evidence.found is None:
         return []
-    local = evidence.found.elsewhere.gaussian
-    return [] if local is None else [local]
-
-
-def _widened(parts: Components, wider: float) -> Components:
-    """Every component twice, as it is and wider: draws that see tails without losing the middle."""
-    log_weights = np.tile(parts.log_weights - np.log(2), 2)
-    return Components(
-        log_weights, np.tile(parts.loc, (2, 1)), np.concatenate([parts.root, wider * parts.root])
-    )
+    return [place.gaussian for place in evidence.found.missed if place.gaussian is not None]
 
 
 def _count(answer: Candidate) -> int:

@@ -37,8 +37,9 @@ from quietgrad._util.environment import environment
 ROWS = Path(__file__).parent / "results" / "ablation.jsonl"
 FAMILIES = ("mean-field", "low-rank", "full-rank")
 TASKS = ("frisk", "a1a", "breast-cancer", "counts")
-# Fields that are sizes of arrays, limits of the user's, or parts of the problem.
+# Fields that are sizes of arrays, limits of the user's, parts of the problem, or the verdict's own numbers.
 LEFT_OUT = {"draw_numbers", "memory_numbers", "most_steps", "steps", "estimator", "by_clock", "gain"}
+LEFT_OUT |= {"judged_by"}
 # Rules, and the value of their field that switches them off.
 OFF: dict[str, Any] = {
     "conclusive": 0.0,
@@ -62,6 +63,8 @@ OFF: dict[str, Any] = {
     "anneal.growth": 1.0,
     "anneal.probe_share": 0.0,
 }
+# The same of the numbers by which rungs are judged.
+OFF_IN_VERDICTS: dict[str, Any] = {"judged_by.most_moves": 0, "judged_by.flat_weights": 1.0}
 # Nats by which an ELBO counts as changed.
 WORTH = 0.15
 LIMIT = 60.0
@@ -71,9 +74,11 @@ def fields(module: eqx.Module, path: str = "") -> Iterator[tuple[str, Any]]:
     """Every number of a plan, by its path."""
     for field in dataclasses.fields(module):
         value = getattr(module, field.name)
+        if field.name in LEFT_OUT:
+            continue
         if isinstance(value, eqx.Module):
             yield from fields(value, f"{path}{field.name}.")
-        elif type(value) in (int, float) and field.name not in LEFT_OUT:
+        elif type(value) in (int, float):
             yield f"{path}{field.name}", value
 
 
@@ -88,6 +93,12 @@ def variants(hows: list[str]) -> Iterator[tuple[str, str, qg.Auto]]:
     """Paths, what is done to them, and the plan."""
     plan = qg.Auto()
     yield "base", "base", plan
+    if "off" in hows:
+        for path, value in OFF_IN_VERDICTS.items():
+            yield path, "off", changed(plan, path, value)
+        for rung in plan.rungs:
+            others = tuple(other for other in plan.rungs if other is not rung)
+            yield f"rungs: {type(rung).__name__}", "off", dataclasses.replace(plan, rungs=others)
     for path, value in fields(plan):
         tried = {"off": OFF.get(path)}
         if type(value) is float:

@@ -37,7 +37,7 @@ from quietgrad._util.environment import environment
 ROWS = Path(__file__).parent / "results" / "ablation.jsonl"
 FAMILIES = ("mean-field", "low-rank", "full-rank")
 TASKS = ("frisk", "a1a", "breast-cancer", "counts")
-# Fields that are sizes of arrays, limits of the user's, parts of the problem, or the verdict's own numbers.
+# Fields that are sizes of arrays, limits of the user's, parts of the problem, or a verdict's numbers.
 LEFT_OUT = {"draw_numbers", "memory_numbers", "most_steps", "steps", "estimator", "by_clock", "gain"}
 LEFT_OUT |= {"judged_by"}
 # Rules, and the value of their field that switches them off.

@@ -97,7 +97,7 @@ def own_curvature(q: AbstractStructured) -> Curvature:
         # In these coordinates u_i = A_i u_{i-1} + e_i.
         tie = small.product(transition, basis.diagonal[:, :, :-1])
         tie = small.solve_lower(basis.diagonal[:, :, 1:], tie)
-        own = own.at[:, :, :-1].add(small.product(small.transpose(tie), tie))
+        own = own + small.before_last(small.product(small.transpose(tie), tie))
         below = -tie
     matrix = BlockMatrix(corner, jnp.zeros((b, k, n), q.dtype), own, below)
     return Curvature(basis, jax.tree.map(lambda x: x / q.base.variance, matrix))
@@ -191,7 +191,7 @@ def _after(basis: BlockRoot, root: BlockRoot) -> BlockRoot:
             basis.diagonal[:, :, :-1], small.transpose(transition), transposed=True
         )
         transition = small.transpose(turned)
-        border = border.at[:, :, 1:].add(-small.product(transition, shared[:, :, :-1]))
+        border = border - small.after_first(small.product(transition, shared[:, :, :-1]))
     return BlockRoot(corner, border, small.product(basis.diagonal, root.diagonal), transition)
 
 

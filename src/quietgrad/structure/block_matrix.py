@@ -22,8 +22,11 @@ class BlockMatrix(eqx.Module):
         of_globals = self.corner @ g + jnp.sum(self.border * own[:, None, :], axis=(0, 2))
         of_blocks = jnp.sum(self.border * g[None, :, None], axis=1) + small.times(self.diagonal, own)
         if self.below is not None:
-            of_blocks = of_blocks.at[:, 1:].add(small.times(self.below, own[:, :-1]))
-            of_blocks = of_blocks.at[:, :-1].add(small.transposed_times(self.below, own[:, 1:]))
+            below, above = (
+                small.times(self.below, own[:, :-1]),
+                small.transposed_times(self.below, own[:, 1:]),
+            )
+            of_blocks = of_blocks + small.after_first(below) + small.before_last(above)
         return of_globals, of_blocks
 
     def in_basis(self, basis: BlockRoot) -> "BlockMatrix":
@@ -33,9 +36,9 @@ class BlockMatrix(eqx.Module):
         response = jnp.einsum("bkn,kj->bjn", self.border, basis.corner)
         response = response + small.product(self.diagonal, basis.border)
         if self.below is not None:
-            response = response.at[:, :, 1:].add(small.product(self.below, basis.border[:, :, :-1]))
+            below = small.product(self.below, basis.border[:, :, :-1])
             above = small.product(small.transpose(self.below), basis.border[:, :, 1:])
-            response = response.at[:, :, :-1].add(above)
+            response = response + small.after_first(below) + small.before_last(above)
         turned = small.transpose(basis.diagonal)
         below = self.below
         if below is not None:

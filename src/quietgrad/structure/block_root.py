@@ -44,7 +44,7 @@ class BlockRoot(eqx.Module):
         e = solve_triangular(self.corner, g, lower=True) if g.size else g
         moves = own - _sum_of_columns(self.border, e)
         if self.transition is not None:
-            moves = moves.at[:, 1:].add(-small.times(self.transition, own[:, :-1]))
+            moves = moves - small.after_first(small.times(self.transition, own[:, :-1]))
         return e, small.solve_vectors(self.diagonal, moves)
 
     def transposed_solve(self, parts: Parts) -> Parts:
@@ -54,7 +54,8 @@ class BlockRoot(eqx.Module):
         e = g - jnp.sum(self.border * moves[:, None, :], axis=(0, 2))
         e = solve_triangular(self.corner, e, lower=True, trans="T") if g.size else e
         if self.transition is not None:
-            moves = moves.at[:, :-1].add(-small.transposed_times(self.transition, moves[:, 1:]))
+            tied = small.transposed_times(self.transition, moves[:, 1:])
+            moves = moves - small.before_last(tied)
         return e, moves
 
     def log_det(self) -> Float[Array, ""]:

@@ -37,6 +37,18 @@ def transpose(a: Float[Array, "rows columns n"]) -> Float[Array, "columns rows n
     return jnp.swapaxes(a, 0, 1)
 
 
+# Sums over neighbours add these. `x.at[..., 1:].add(...)` is a scatter, and where updates are made of
+# x itself, the CPU program of jaxlib 0.10.2 overwrote it too early: vectorised solves were wrong.
+def after_first(x: Float[Array, "*rows before"]) -> Float[Array, "*rows n"]:
+    """Zero for the first block, then x."""
+    return jnp.pad(x, [(0, 0)] * (x.ndim - 1) + [(1, 0)])
+
+
+def before_last(x: Float[Array, "*rows before"]) -> Float[Array, "*rows n"]:
+    """x, then zero for the last block."""
+    return jnp.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, 1)])
+
+
 def identity(b: int, n: int, like: Float[Array, "..."]) -> Square:
     """n unit matrices in the precision of an array."""
     return jnp.broadcast_to(jnp.eye(b, dtype=like.dtype)[:, :, None], (b, b, n))

@@ -1,49 +1,93 @@
-"""Hierarchies against exact answers and long chains: wait, memory, nats below log Z and errors.
+"""Hierarchies against exact answers, long chains and other tools: wait, memory, nats and errors.
 
-`python benchmarks/hierarchies.py` runs every case in a process of its own, `--only NAME ...` some of
-them; rows are in results/hierarchies.json. The normal hierarchy is y_ij ~ N(theta_j, 1), two rows a
-group, theta_j ~ N(mu, tau^2), in single precision, whose posterior is known by quadrature. Processor
-seconds stand beside the wait, because other work on the machine does not count there.
+`python benchmarks/hierarchies.py` runs every case in a process of its own (`--only NAME ...` some of
+them, `--seeds` for more than one) and replaces their rows in results/hierarchies.json; `peers` adds rows
+of NumPyro's guides on the state spaces, `reference` makes the long chains, `table --write` puts the
+table into docs/hierarchies.md. Programs are compiled anew in each process, in single precision.
+Processor seconds stand beside the wait, because other work on the machine does not count there.
 """
 
 import argparse
 import json
+import os
 import resource
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from timing import save
+from hierarchy_cases import BY_CHAINS, NAMES, NORMAL, STATES, case, chain_model, state_space, store
+from pages import DOCS, publish
+from timing import RESULTS, save
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-
-NORMAL = {f"normal-{groups}": groups for groups in (100, 1000, 10_000, 100_000)}
-OTHERS = ("poisson-500", "bernoulli-500", "eight-schools", "local-level-1000", "volatility-1000")
+# NumPyro's guides, and how many steps each may take; the best of the rates counts.
+GUIDES = ("AutoNormal", "AutoLowRankMultivariateNormal", "AutoIAFNormal")
+STEPS, RATES, DRAWS = (2000, 10_000, 30_000), (1e-2, 3e-3), 1000
 
 
 def main() -> None:
-    """Run the cases, or one of them within its own process."""
+    """Run cases, or one of them within its own process."""
     parser = argparse.ArgumentParser(description=__doc__)
-    names = [*NORMAL, *OTHERS]
-    parser.add_argument("--only", nargs="+", choices=names, default=names)
-    parser.add_argument("--family", default="hierarchical")
-    parser.add_argument("--case", choices=names, help=argparse.SUPPRESS)
+    parser.add_argument("what", nargs="?", default="run", choices=["run", "peers", "reference", "table"])
+    parser.add_argument("--only", nargs="+", choices=NAMES, default=None)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0])
+    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--case", nargs="+", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.case is not None:
-        print(json.dumps(run(given.case, given.family)))
-        return
-    rows = []
-    for name in given.only:
-        command = [sys.executable, __file__, "--case", name, "--family", given.family]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        name, *rest = given.case
+        print(
+            json.dumps(
+                peer(name, rest[1], float(rest[2])) if rest[0] == "peer" else run(name, int(rest[0]))
+            )
+        )
+    elif given.what == "table":
+        lines = table(rows())
+        print("\n".join(lines))
+        if given.write:
+            publish("hierarchies", lines, DOCS / "hierarchies.md")
+    elif given.what == "reference":
+        references(given.only or BY_CHAINS)
+    elif given.what == "peers":
+        all = [(name, "peer", guide, str(rate)) for name in STATES for guide in GUIDES for rate in RATES]
+        measure([one for one in all if given.only is None or one[0] in given.only])
+    else:
+        measure([(name, str(seed)) for name in given.only or NAMES for seed in given.seeds])
+
+
+def measure(cells: list[tuple[str, ...]]) -> None:
+    """Each in a process with empty caches; rows replace those of the same cells."""
+    failed = 0
+    for cell in cells:
+        with tempfile.TemporaryDirectory() as home:
+            command = [sys.executable, __file__, "--case", *cell]
+            around = os.environ | {"HOME": home, "XDG_CACHE_HOME": home}
+            done = subprocess.run(command, capture_output=True, text=True, check=False, env=around)
         if done.returncode:
-            print(f"{name}: {done.stderr[-2000:]}", file=sys.stderr)
+            failed += 1
+            print(f"{' '.join(cell)}: {done.stderr[-2000:]}", file=sys.stderr)
             continue
-        rows.append(json.loads(done.stdout.splitlines()[-1]))
-        print("  ".join(f"{key} {shown(value)}" for key, value in rows[-1].items()))
-    save(rows, "hierarchies.json")
+        made = json.loads(done.stdout.splitlines()[-1])
+        made = made if isinstance(made, list) else [made]
+        for row in made:
+            print("  ".join(f"{key} {shown(value)}" for key, value in row.items()), flush=True)
+        taken = {identity(row) for row in made}
+        save("hierarchies", [row for row in rows() if identity(row) not in taken] + made)
+    sys.exit(1 if failed else 0)
+
+
+def rows() -> list[dict[str, Any]]:
+    """Those that are stored."""
+    path = RESULTS / "hierarchies.json"
+    return json.loads(path.read_text())["rows"] if path.exists() else []
+
+
+def identity(row: dict[str, Any]) -> tuple[Any, ...]:
+    """What a row is of."""
+    return row["case"], row.get("tool"), row.get("rate"), row.get("steps"), row.get("seed")
 
 
 def shown(value: object) -> str:
@@ -51,20 +95,22 @@ def shown(value: object) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def run(name: str, family: str) -> dict[str, object]:
+def run(name: str, seed: int) -> dict[str, object]:
     """One row: the fit, its verdict, and what is known of the answer."""
     import jax.random as jr
 
     import quietgrad as qg
 
-    target, known, first = case(name)
+    known = case(name)
     start = time.perf_counter(), time.process_time()
-    result = qg.fit(target, family, key=jr.key(0))
+    result = qg.fit(known.target, known.family, key=jr.key(seed))
     wait, work = time.perf_counter() - start[0], time.process_time() - start[1]
     begun = time.perf_counter(), time.process_time()
     verdict = result.diagnose()
     row: dict[str, object] = {
         "case": name,
+        "tool": "quietgrad",
+        "seed": seed,
         "family": type(result.q).__name__,
         "status": str(result.status),
         "wait": wait,
@@ -76,138 +122,114 @@ def run(name: str, family: str) -> dict[str, object]:
         "verdict_wait": time.perf_counter() - begun[0],
         "verdict_processor": time.process_time() - begun[1],
     }
-    if known is None:
-        return row
     if known.log_evidence is not None:
         row["nats_below"] = known.log_evidence - result.elbo
-    z = np.concatenate([np.asarray(result.sample(jr.key(n), 500), float)[:, first] for n in range(20)])
+    if known.mean is None:
+        return row
+    if name in NORMAL:
+        # Of very many coordinates the globals are compared.
+        z = np.asarray(result.q.of_globals.sample(jr.key(1), 20_000), float)
+    elif "trust" == str(verdict.verdict):
+        z = np.asarray(result.sample(jr.key(1), 20_000), float)
+    else:
+        z = np.asarray(result.posterior(jr.key(1), 4000).points, float)
     row["mean_error"] = float(np.max(np.abs(z.mean(axis=0) - known.mean) / known.std))
     row["std_ratio_error"] = float(np.max(np.abs(z.std(axis=0) / known.std - 1)))
     return row
 
 
-def case(name: str):  # noqa: ANN201
-    """The target, what is known of it, and the coordinates that this is about."""
-    from hierarchy_models import exact, normal_groups, normal_target, poisson_target
-
-    if name in NORMAL:
-        y = normal_groups(NORMAL[name])
-        return normal_target(y), exact(y), slice(0, 2)
-    if name == "poisson-500":
-        y = np.random.default_rng(1).poisson(np.exp(normal_groups(500)))
-        target = poisson_target(y)
-        return target, by_nuts(target), slice(None)
-    if name == "bernoulli-500":
-        target = bernoulli()
-        return target, by_nuts(target), slice(None)
-    if name == "eight-schools":
-        target = eight_schools()
-        return target, None, slice(None)
-    return (local_level() if name.startswith("local") else volatility()), None, slice(None)
-
-
-def bernoulli():  # noqa: ANN201
-    """Ten coin tosses a group with log odds theta_j."""
+def peer(name: str, guide_name: str, rate: float) -> list[dict[str, object]]:
+    """NumPyro's SVI with one of its guides, by its documentation; a row for each number of steps."""
     import jax
-    import jax.numpy as jnp
-    from hierarchy_models import normal_groups, prior
-
-    import quietgrad as qg
-
-    odds = normal_groups(500)[:, :1]
-    toss = np.random.default_rng(2).random((500, 10)) < 1 / (1 + np.exp(-odds))
-    signs = jnp.asarray(2.0 * toss - 1, jnp.zeros(()).dtype)
-
-    def log_density(z):  # noqa: ANN001, ANN202
-        return prior(z) + jnp.sum(jax.nn.log_sigmoid(signs * z[2:, None]))
-
-    return qg.Target.from_logdensity(log_density, dim=502)
-
-
-def eight_schools():  # noqa: ANN201
-    """The centred model."""
-    import jax.numpy as jnp
-    import numpyro
-    import numpyro.distributions as dist
-
-    import quietgrad as qg
-
-    error = jnp.array([15.0, 10.0, 16.0, 11.0, 9.0, 11.0, 10.0, 18.0])
-    effect = jnp.array([28.0, 8.0, -3.0, 7.0, -1.0, 1.0, 18.0, 12.0])
-
-    def model() -> None:
-        mu = numpyro.sample("mu", dist.Normal(0, 5))
-        tau = numpyro.sample("tau", dist.HalfCauchy(5))
-        with numpyro.plate("school", 8):
-            theta = numpyro.sample("theta", dist.Normal(mu, tau))
-            numpyro.sample("y", dist.Normal(theta, error), obs=effect)
-
-    return qg.Target.from_numpyro(model)
-
-
-def local_level():  # noqa: ANN201
-    """x_t ~ N(x_{t-1}, s^2), y_t ~ N(x_t, r^2), 1,000 steps, centred."""
-    import jax.numpy as jnp
-    from jax.scipy.stats import norm
-
-    import quietgrad as qg
-
-    rng = np.random.default_rng(4)
-    x = np.cumsum(0.3 * rng.normal(size=1000))
-    y = jnp.asarray(x + rng.normal(size=1000), jnp.zeros(()).dtype)
-
-    def log_density(z):  # noqa: ANN001, ANN202
-        state, noise, x = jnp.exp(z[0]), jnp.exp(z[1]), z[2:]
-        own = norm.logpdf(x[0], 0.0, 10.0) + jnp.sum(norm.logpdf(x[1:], x[:-1], state))
-        hyper = norm.logpdf(z[0], -1.0, 1.0) + norm.logpdf(z[1], 0.0, 1.0)
-        return hyper + own + jnp.sum(norm.logpdf(y, x, noise))
-
-    return qg.Target.from_logdensity(log_density, dim=1002)
-
-
-def volatility():  # noqa: ANN201
-    """NumPyro's example: a random walk of the log volatility, Student-t returns, 1,000 steps."""
-    import jax.numpy as jnp
-    import numpyro
-    import numpyro.distributions as dist
-
-    import quietgrad as qg
-
-    rng = np.random.default_rng(5)
-    log_scale = np.cumsum(0.1 * rng.normal(size=1000)) - 4
-    returns = jnp.asarray(np.exp(log_scale) * rng.standard_t(10, 1000), jnp.zeros(()).dtype)
-
-    def model(returns: object) -> None:
-        step = numpyro.sample("sigma", dist.Exponential(50.0))
-        s = numpyro.sample("s", dist.GaussianRandomWalk(scale=step, num_steps=1000))
-        nu = numpyro.sample("nu", dist.Exponential(0.1))
-        numpyro.sample("r", dist.StudentT(df=nu, loc=0.0, scale=jnp.exp(s)), obs=returns)
-
-    return qg.Target.from_numpyro(model, returns)
-
-
-def by_nuts(target):  # noqa: ANN001, ANN201
-    """Means and sds of all coordinates by long chains of BlackJAX's NUTS from the fit's coordinates."""
-    import blackjax
-    import jax
-    import jax.numpy as jnp
     import jax.random as jr
-    from hierarchy_models import Exact
+    import numpyro
+    from numpyro.infer import SVI, Trace_ELBO, autoguide
 
-    start = jnp.zeros(target.dim)
-    warm = blackjax.window_adaptation(blackjax.nuts, target.log_density, target_acceptance_rate=0.95)
-    keys = jr.split(jr.key(1), 4)
+    model, *data = state_space(name)
+    start = time.perf_counter(), time.process_time()
+    guide = getattr(autoguide, guide_name)(model, init_loc_fn=numpyro.infer.init_to_median)
+    svi = SVI(model, guide, numpyro.optim.Adam(rate), Trace_ELBO())
+    state = svi.init(jr.key(0), *data)
+    piece = jax.jit(
+        lambda state, count: jax.lax.fori_loop(0, count, lambda _, s: svi.update(s, *data)[0], state)
+    )
+    judge = jax.jit(
+        lambda params, key: -Trace_ELBO(DRAWS).loss(key, params, model, guide, *data), static_argnums=()
+    )
+    made, taken, outside = [], 0, [0.0, 0.0]
+    for steps in STEPS:
+        state = jax.block_until_ready(piece(state, steps - taken))
+        taken = steps
+        now = time.perf_counter(), time.process_time()
+        row = {
+            "case": name,
+            "tool": f"NumPyro {guide_name}",
+            "rate": rate,
+            "steps": steps,
+            "wait": now[0] - start[0] - outside[0],
+            "processor": now[1] - start[1] - outside[1],
+            "elbo": float(judge(svi.get_params(state), jr.key(1))),
+        }
+        made.append(row)
+        # What the evaluation took is not the tool's.
+        outside[0] += time.perf_counter() - now[0]
+        outside[1] += time.process_time() - now[1]
+    return made
 
-    def chain(key):  # noqa: ANN001, ANN202
-        first, second = jr.split(key)
-        (state, settings), _ = warm.run(first, start, 2000)
-        kernel = blackjax.nuts(target.log_density, **settings)
-        step = lambda state, key: (lambda s: (s, s.position))(kernel.step(key, state)[0])  # noqa: E731
-        return jax.lax.scan(step, state, jr.split(second, 5000))[1]
 
-    z = np.concatenate([np.asarray(jax.jit(chain)(key), float) for key in keys])
-    return Exact(None, z.mean(axis=0), z.std(axis=0))  # type: ignore[arg-type]
+def references(names: tuple[str, ...] | list[str]) -> None:
+    """Long chains for the models that have none, which is the work of minutes each."""
+    from zoo import reference
+
+    for name in names:
+        model = chain_model(name)
+        if name in reference.read() or reference.is_current(model, reference.read(store()).get(name)):
+            continue
+        made = reference.make(model)
+        print(f"{name}: {made['how']}, good: {made['good']}, {made.get('seconds')} s", flush=True)
+        reference.write(reference.read(store()) | {name: made}, store())
+
+
+def table(found: list[dict[str, Any]]) -> list[str]:
+    """A line for each case and tool: the worst of the seeds, and the best row of other tools."""
+    lines = [
+        "| case | tool, family | ELBO | nats below log Z | worst mean, sds | worst sd, share | verdict "
+        "| processor s | with verdict | GB |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for name in NAMES:
+        own = [row for row in found if row["case"] == name and row["tool"] == "quietgrad"]
+        if own:
+            verdicts = ", ".join(sorted({row["verdict"] for row in own}))
+            families = ", ".join(sorted({row["family"] for row in own}))
+            cells = [
+                _worst(own, "elbo", min, ".2f"),
+                _worst(own, "nats_below", max, ".4f"),
+                _worst(own, "mean_error", max, ".3f"),
+                _worst(own, "std_ratio_error", max, ".3f"),
+                f"{verdicts} ({len(own)} seed{'s' if len(own) > 1 else ''})",
+                _worst(own, "processor", max, ".1f"),
+                f"{max(row['processor'] + row['verdict_processor'] for row in own):.1f}",
+                _worst(own, "gigabytes", max, ".2f"),
+            ]
+            lines.append(f"| {name} | {families} | {' | '.join(cells)} |")
+        for guide in GUIDES:
+            others = [row for row in found if row["case"] == name and row["tool"] == f"NumPyro {guide}"]
+            finite = [row for row in others if np.isfinite(row["elbo"])]
+            if finite:
+                best = max(finite, key=lambda row: row["elbo"])
+                how = f"NumPyro {guide}, {best['steps']:,} steps of {best['rate']:g}"
+                lines.append(
+                    f"| {name} | {how} | {best['elbo']:.2f} | | | | | {best['processor']:.1f} | | |"
+                )
+    return lines
+
+
+def _worst(found: list[dict[str, Any]], key: str, of: Any, form: str) -> str:
+    values = [row[key] for row in found if key in row]
+    return format(of(values), form) if values else ""
 
 
 if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).parent))
     main()

@@ -69,10 +69,10 @@ def draw(
     for number in range(groups):
         if number >= least and budget.spent > settings.draws_share * budget.seconds:
             break
-        # The first group may compile; the last one shows the pace.
+        e = sobol_pairs(q.base, pairs, q.base_dim, rng)
+        z, log_q = carry(q, e)
+        # The first group may compile; the last one shows the pace of gradients.
         with budget.paced(2 * pairs):
-            e = sobol_pairs(q.base, pairs, q.base_dim, rng)
-            z, log_q = carry(q, e)
             parts.append((e, z, log_q, *points(z)))
     e, z, log_q, values, slope = map(np.concatenate, zip(*parts, strict=True))
     held = np.all(np.isfinite(z), axis=1) & np.isfinite(log_q)

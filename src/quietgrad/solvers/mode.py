@@ -51,7 +51,8 @@ class ModeSearch(AbstractSolver):
 
     `searches` begin at the start's mean and uniformly within `spread` of it; `iterations` of L-BFGS need
     only tell which one leads highest, because `newton_steps` settle it, until one would gain less than
-    `enough` nats. The member is narrowed by half at most `narrowings` times.
+    `enough` nats. The member is narrowed by half at most `narrowings` times. A peak counts as a mode if
+    its sds are `resolved` times what numbers there can tell apart: then draws have some dozen values.
     """
 
     title: ClassVar[str] = "search for the mode"
@@ -63,6 +64,7 @@ class ModeSearch(AbstractSolver):
     newton_steps: int = 30
     enough: float = 5e-4
     narrowings: int = 5
+    resolved: float = 8.0
 
     def init(self, session: Recorder, start: Candidate) -> ModeState:
         """The search begins around the start's mean."""
@@ -149,4 +151,9 @@ class ModeSearch(AbstractSolver):
             if not values[place] > height:
                 break
             z, height = trials[place], float(values[place])
-        return None if curvature is None else Mode(z, precision_from_basis(basis, np.eye(len(z))), left)
+        # The joint mode of a centred hierarchy is a spike at a scale of zero. Narrower than the numbers
+        # around it, all draws are its middle, and an ELBO there means nothing.
+        stds, resolution = np.sqrt(np.sum(basis**2, axis=1)), float(np.finfo(points.dtype).eps)
+        if curvature is None or np.any(stds < self.resolved * resolution * np.abs(z)):
+            return None
+        return Mode(z, precision_from_basis(basis, np.eye(len(z))), left)

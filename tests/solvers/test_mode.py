@@ -1,12 +1,15 @@
 """The mode with its curvature: at the end of narrow ridges, and the higher of two."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from hierarchy_models import normal_groups, normal_target
 from sessions import session_of
 
 import quietgrad as qg
 from quietgrad._numerics.lbfgs import minimise, minimise_together
+from quietgrad.evaluation.points import Points
 from quietgrad.solvers import ModeSearch, Stop, drive
 
 
@@ -73,3 +76,19 @@ def test_searches_that_share_evaluations_are_the_searches_alone():
     alone = [list(minimise(one, x))[-1].x for x in starts]
     together = minimise_together(many, starts, iterations=500)
     np.testing.assert_array_equal([at.x for at in together], alone)
+
+
+def test_a_spike_narrower_than_its_numbers_is_no_mode():
+    """A centred hierarchy rises for ever where its scale shrinks; a Gaussian's mode is one."""
+    single = False
+    with jax.enable_x64(single):
+        target = normal_target(normal_groups(20, tau=0.3))
+        points = Points(target, np.float32)
+        spike = np.concatenate([[0.5, -17.0], np.full(20, 0.5)])
+        value = float(points(spike[None])[0][0])
+        assert np.isfinite(value)
+        assert ModeSearch().settle(points, spike, -value, lambda: None) is None
+        wide = qg.Target.from_logdensity(lambda z: -0.5 * jnp.sum((z - 3.0) ** 2), dim=2)
+        found = ModeSearch().settle(Points(wide, np.float32), np.ones(2), 4.0, lambda: None)
+        assert found is not None
+        assert np.allclose(found.z, 3.0)

@@ -153,7 +153,10 @@ class ModeSearch(AbstractSolver):
             z, height = trials[place], float(values[place])
         # The joint mode of a centred hierarchy is a spike at a scale of zero. Narrower than the numbers
         # around it, all draws are its middle, and an ELBO there means nothing.
-        stds, resolution = np.sqrt(np.sum(basis**2, axis=1)), float(np.finfo(points.dtype).eps)
-        if curvature is None or np.any(stds < self.resolved * resolution * np.abs(z)):
+        if curvature is None:
             return None
-        return Mode(z, precision_from_basis(basis, np.eye(len(z))), left)
+        precision, resolution = precision_from_basis(basis, np.eye(len(z))), np.finfo(points.dtype).eps
+        # Sds given all other coordinates: these are what a draw must be told apart by.
+        if np.any(np.diagonal(precision) * (self.resolved * float(resolution) * z) ** 2 > 1):
+            return None
+        return Mode(z, precision, left)

@@ -92,17 +92,27 @@ def fit_energy(
 ) -> EnergyResult:
     """Fit an energy-based model p(x) = e^{-E(x)} / Z to rows of data.
 
-    `energy` is an equinox module that is called with a point in the shape of a row, or
-    `(params, function)` with `function(params, point)`. `method` is a registered name or an instance
-    with its settings: "stein" (persistent chains with Stein weights), "pcd" and "cd" (contrastive
-    divergence), "jarzynski", "score-matching". `batch_size` rows, drawn at random, are used a step; all
-    of them by default. Adam's rate falls from `rate` to a hundredth of it along half a cosine; with an
-    `optimizer` of optax it is that optimizer's affair. `seconds` limits the call, compilation included,
-    and the rate then falls with the time. `callback(moment)` is called after every row of the history
-    and may return further columns. `progress=None` shows a line when standard error is a terminal.
-
     Ctrl-C ends the fit and returns what there is, with status "interrupted". What a step costs, and
     whether it is biased, the method says.
+
+    Args:
+        energy: an equinox module that is called with a point in the shape of a row, or
+            `(params, function)` with `function(params, point)`.
+        data: rows along the leading axis.
+        method: a registered name or an instance with its settings: "stein" (persistent chains with Stein
+            weights), "pcd" and "cd" (contrastive divergence), "jarzynski", "score-matching".
+        steps: how many.
+        batch_size: rows, drawn at random, that are used in a step; None uses all of them.
+        rate: Adam's, which falls to a hundredth of it along half a cosine.
+        optimizer: any optax optimiser in place of Adam; it then has its own rate.
+        seconds: limit of the whole call, compilation included; the rate then falls with the time.
+        callback: called as `callback(moment)` after every row of the history. It may return a dict of
+            further columns.
+        progress: whether to show a line of progress; None shows it if standard error is a terminal.
+        key: a random key, `jax.random.key(0)`.
+
+    Returns:
+        The fitted energy with its draws, status, history and clock.
     """
     clock, interrupts = Clock(), Interrupts()
     with interrupts.catching(), clock.running():

@@ -25,6 +25,7 @@ from ..families import AbstractFamily, FitsQuadratic, FullRank, MeanField
 from ..session import Candidate
 from ..session.clock import EVALUATE, OPTIMISE
 from ..solvers import EXHAUSTED, LOST, STATIONARY, Annealed, FixedDraws, Run, Stop, drive
+from ..solvers.annealed import why_enough, why_exhausted
 from ..solvers.fixed_draws import finite_start, narrower
 from ..status import Status
 from ..structure import Structure, structure_of
@@ -40,26 +41,36 @@ from .rungs import RUNGS, AbstractRung, Evidence
 class Auto(AbstractMethod):
     """Needs no tuning. `print(Auto())` shows its plan: solvers, and when one follows another.
 
-    `gain` nats are worth going on for, in high dimensions `gain_each` for each coordinate: a mean that
-    is 0.014 posterior sds off costs 1e-4. Steps on minibatches leave the mean of every coordinate in
-    motion: `gain_each_in_batches`, 1e-3, is 0.045 sds, half of what a verdict can tell, and to get below
-    it takes ever longer rounds. `steps` bound the stochastic ones. Any `estimator` but "auto" is kept.
-    With `by_clock` off, estimators are compared by gradient evaluations instead of seconds, and a fit
-    can be repeated exactly. `fixed_draws=False` takes stochastic steps only.
-
-    `curvature` has the Newton steps, `search` the fixed draws, `anneal` the stochastic steps. Newton
-    steps from the mode are the answer if q is then within `conclusive` times `gain` of the posterior, by
-    its own draws. Beyond `many` coordinates the start of fixed draws is narrowed by exp(-`shrink`), if
-    that is better: noise adds up over coordinates. Minibatch fits search on `search_rows` rows, and a
-    mean-field solution that is only a start for a richer family is annealed until rounds gain less than
-    `coarse` times `gain`.
-
-    With `family="auto"`, `rungs` are the kinds of q that are tried above mean-field, the cheapest first.
-    An answer whose estimated distance from the posterior is below `close` times `gain` is not left; the
-    estimate is low for a q that is too narrow, hence the small share. Others get a diagnosis from
-    `draws` draws, enough for a k-hat with a limit of 0.67, and are left if they would not be trusted, by
-    the numbers `judged_by`: long chains are shorter and half as precise as those of the verdict they
-    predict. Rungs with programs of their own are tried where there are `compile_for` times `gain` nats.
+    Args:
+        estimator: kept for all stochastic steps; "auto" chooses one while they run.
+        gain: nats that are worth going on for.
+        gain_each: the same for each coordinate, in high dimensions. 1e-4 is a mean that is 0.014
+            posterior sds off.
+        gain_each_in_batches: the same where steps on minibatches keep every mean in motion. 1e-3 is
+            0.045 sds, half of what a verdict can tell; less takes ever longer rounds.
+        steps: bound of the stochastic steps.
+        by_clock: with False, estimators are compared by gradient evaluations instead of seconds, and a
+            fit can be repeated exactly.
+        fixed_draws: with False, stochastic steps only.
+        curvature: the search for the mode and the Newton steps.
+        search: L-BFGS at fixed draws.
+        anneal: the rounds of stochastic steps.
+        conclusive: Newton steps from the mode are the answer if q is then within this many times `gain`
+            of the posterior, by its own draws.
+        search_rows: rows at which minibatch fits search.
+        coarse: a mean-field solution that is only a start for a richer family is annealed until rounds
+            gain less than this many times `gain`.
+        many: coordinates beyond which the start of fixed draws is narrowed, if that is better: noise
+            adds up over coordinates.
+        shrink: by exp(-`shrink`).
+        rungs: with `family="auto"`, the kinds of q that are tried above mean-field, the cheapest first.
+        close: an answer whose estimated distance from the posterior is below this many times `gain` is
+            not left. The estimate is low for a q that is too narrow, hence the small share.
+        draws: of the diagnosis that other answers get, enough for a k-hat with a limit of 0.67.
+        judged_by: its numbers. Long chains are shorter and half as precise as those of the verdict that
+            they predict.
+        compile_for: rungs with programs of their own are tried where there are this many times `gain`
+            nats to gain.
     """
 
     estimator: AbstractEstimator | str = eqx.field(
@@ -286,7 +297,7 @@ class Fit:
         if run.end == LOST:
             return Status.STALLED, "steps of every size lost against the answer before them"
         if run.end == EXHAUSTED:
-            return Status.BUDGET, self._exhausted(run)
+            return Status.BUDGET, why_exhausted(run, batches=self.problem.batch_size is not None)
         if run.feedback is not None:
             nats, error = run.feedback.change
             self.session.note("stop", gain=nats, error=error)
@@ -294,7 +305,7 @@ class Fit:
         if left is not None and left.clearly_above(self.gain):
             hint = f"rounds of steps gain little, but a Newton step is expected to gain {left}"
             return Status.BUDGET, hint
-        return Status.CONVERGED, self._too_little(run)
+        return Status.CONVERGED, why_enough(run)
 
     def annealed(
         self,
@@ -382,19 +393,3 @@ class Fit:
             return None
         self.session.note("search stop", left=left.nats, left_error=left.error)
         return Status.CONVERGED, f"a further Newton step is expected to gain {left}"
-
-    def _too_little(self, run: Run) -> str:
-        """Why rounds ended, and what another one could gain at most."""
-        hint = "the last round of steps gained too little to be worth another"
-        if run.feedback is None:
-            return hint
-        return f"{hint}: {run.feedback.change}, and one twice as long at most about {run.ahead:.2g} nats"
-
-    def _exhausted(self, run: Run) -> str:
-        hint = f"the steps, {run.best.step:,}, were used up"
-        if run.feedback is not None:
-            change, rising = run.feedback.change, run.feedback.change.clearly_above()
-            last = "still rising" if rising else "too noisy to tell whether the ELBO still rises"
-            hint += f", {last}: the last round gained {change}"
-        more = "more steps" if self.problem.batch_size is None else "more steps, or a larger batch_size"
-        return f"{hint}; give {more}"

@@ -34,7 +34,7 @@ class AbstractMethod(eqx.Module):
     """A way to maximise the ELBO. Frozen: the same method can fit any number of problems."""
 
     def __str__(self) -> str:
-        """The whole plan: every number, whether it is a default or not."""
+        """The plan: every number, whether it is a default or not."""
         return "\n".join(_lines(self))
 
     @property
@@ -88,5 +88,6 @@ def _lines(module: eqx.Module, name: str = "", indent: str = "") -> list[str]:
             for part in value:
                 lines += _lines(part, indent=f"{inner}  ")
         else:
-            lines.append(f"{inner}{field.name}: {value}")
+            # Functions by their name, not by where they are in memory.
+            lines.append(f"{inner}{field.name}: {getattr(value, '__name__', value)}")
     return lines

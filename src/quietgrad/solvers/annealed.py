@@ -22,6 +22,7 @@ from ..scale.sharding import on_all_devices
 from ..session import Candidate, Recorder
 from ..session.clock import COMPILE, OPTIMISE
 from .choosing import burden, candidates, cheapest, choose
+from .driver import Run
 from .guarded_adam import guarded_adam, signal_to_noise, usual_square
 from .solver import AbstractSolver, Feedback, Step
 from .steps import Carry, Job, Keys, Optimizer
@@ -218,3 +219,22 @@ class Annealed(AbstractSolver):
 
 def _span(first: int, last: int) -> tuple[Array, Array]:
     return on_device(first, np.int32), on_device(last, np.int32)
+
+
+def why_enough(run: Run) -> str:
+    """Why rounds ended, and what another one could gain at most."""
+    hint = "the last round of steps gained too little to be worth another"
+    if run.feedback is None:
+        return hint
+    return f"{hint}: {run.feedback.change}, and one twice as long at most about {run.ahead:.2g} nats"
+
+
+def why_exhausted(run: Run, *, batches: bool) -> str:
+    """What is known of rounds that used up their steps, and what to give."""
+    hint = f"the steps, {run.best.step:,}, were used up"
+    if run.feedback is not None:
+        change, rising = run.feedback.change, run.feedback.change.clearly_above()
+        last = "still rising" if rising else "too noisy to tell whether the ELBO still rises"
+        hint += f", {last}: the last round gained {change}"
+    more = "more steps, or a larger batch_size" if batches else "more steps"
+    return f"{hint}; give {more}"

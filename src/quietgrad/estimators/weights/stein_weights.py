@@ -43,31 +43,35 @@ def stein_weights(
 ) -> Float[Array, "*sets draws"]:
     """Weights w, summing to one, with sum_l w_l g(x_l) an estimate of E_p g for whatever g.
 
-    `points` (draws, dim) are draws of p, or of a chain on its way there, and `scores` the gradients of
-    log p at them. Leading axes are independent sets of draws, weighted side by side. No gradient flows
-    through w.
+    No gradient flows through w. Weights can be negative.
 
-    - `kernel`: "polynomial" of `order` 1 or 2 (zero-variance control variates: with scores t the
-      columns are t_j, and for order 2 also 2 + 2 x_j t_j and x_i t_j + x_j t_i), "gaussian" (control
-      functionals), or a kernel. For a Gaussian p, order 1 integrates linear functions exactly and
-      order 2 quadratic ones, wherever the points lie, if there are more of them than columns (but for
-      the penalty).
-    - `solver`: "least-squares", "gd", or "ridge"; by default ridge with a penalty of 0.001 of the Gram
-      matrix's mean diagonal (`Ridge(1e-2)` for another). In-sample ridge has w proportional to
-      (G + penalty I)^-1 1.
-    - `folds`: which draws a fit sees. "in-sample" has the least variance and a bias of the order of
-      columns over draws; it also takes away much of the bias of draws that are not yet from p. "k-fold"
-      and "leave-one-out" are unbiased if the draws are independent draws of p and `scaling` is "none".
-      For draws of k chains, one after the other, `KFold(k)` fits each chain's coefficients on the
-      others: unbiased for independent chains that are stationary, as the plain mean is.
-    - `scaling`: coordinates for the kernel: "none" as given, "diagonal" by standard deviations,
-      "whiten" by a factor of the covariance (needs more draws than dimensions). Penalties and lengths
-      presume that coordinates vary by about one; fits without a penalty do not change.
-    - `group`: an ensemble of small fits, each on that many coordinates, whose weights are averaged
-      (after Geffner & Domke 2018): for more coordinates than draws.
+    Args:
+        points: (draws, dim), draws of p, or of a chain on its way there. Leading axes are independent
+            sets of draws, weighted side by side.
+        scores: the gradients of log p at the points.
+        kernel: "polynomial" (zero-variance control variates: with scores t the columns are t_j, and for
+            order 2 also 2 + 2 x_j t_j and x_i t_j + x_j t_i), "gaussian" (control functionals), or a
+            kernel.
+        order: of the polynomials, 1 or 2. For a Gaussian p, order 1 integrates linear functions exactly
+            and order 2 quadratic ones, wherever the points lie, if there are more of them than columns
+            (but for the penalty).
+        solver: "least-squares", "gd", or "ridge"; None is ridge with a penalty of 0.001 of the Gram
+            matrix's mean diagonal (`Ridge(1e-2)` for another). In-sample ridge has w proportional to
+            (G + penalty I)^-1 1.
+        folds: which draws a fit sees. "in-sample" has the least variance and a bias of the order of
+            columns over draws; it also takes away much of the bias of draws that are not yet from p.
+            "k-fold" and "leave-one-out" are unbiased if the draws are independent draws of p and
+            `scaling` is "none". For draws of k chains, one after the other, `KFold(k)` fits each chain's
+            coefficients on the others: unbiased for independent chains that are stationary, as the
+            plain mean is.
+        scaling: coordinates for the kernel: "none" as given, "diagonal" by standard deviations, "whiten"
+            by a factor of the covariance (needs more draws than dimensions). Penalties and lengths
+            presume that coordinates vary by about one; fits without a penalty do not change.
+        group: an ensemble of small fits, each on this many coordinates, whose weights are averaged
+            (after Geffner & Domke 2018): for more coordinates than draws.
 
     Costs no evaluation of p. With L draws and J columns, O(L J^2 + J^3) where J < L, and otherwise
-    O(L^2 d + L^3); leave-one-out is L fits. Weights can be negative.
+    O(L^2 d + L^3); leave-one-out is L fits.
     """
     points, scores = jnp.asarray(points), jnp.asarray(scores)
     parts = _parts(kernel, order, solver, folds)

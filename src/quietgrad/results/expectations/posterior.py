@@ -49,20 +49,24 @@ def posterior_expectations(
 ) -> Expectations:
     """Means and standard deviations under the target's posterior, with less noise than the draws have.
 
-    `draws` come from whatever sampled it: an ArviZ posterior (of PyMC, NumPyro, ...) or a NumPyro `MCMC`
-    for a target that was made from the model; a dict of draws by name, (chains, draws, ...); or an array
-    of points of the target, (chains, draws, dim). `functions` are of one draw, in the names and on the
-    scale of the model, and may return arrays; without any, every variable is asked for. Quantiles are no
-    expectations of a smooth function, and are not offered.
-
     Control variates are polynomials of order 1 or 2 of the unconstrained point under the Stein operator.
     Those for a chain are fitted on the other chains, so that a mean is as unbiased as the plain one;
     a single chain is fitted in five parts, whose ends know a little of each other. For every number the
-    order is used whose error is the smallest, the plain mean where none helps; `order` says which one
-    to use instead. Errors account for autocorrelation, and for chains that differ. On near-Gaussian
-    posteriors the squared error falls tenfold to a thousandfold.
+    order is used whose error is the smallest, the plain mean where none helps. Errors account for
+    autocorrelation, and for chains that differ. On near-Gaussian posteriors the squared error falls
+    tenfold to a thousandfold.
 
     Takes one gradient for each draw, and linear algebra in the number of columns, d or d (d + 3)/2.
+
+    Args:
+        target: what was sampled.
+        draws: from whatever sampled it: an ArviZ posterior (of PyMC, NumPyro, ...) or a NumPyro `MCMC`
+            for a target that was made from the model; a dict of draws by name, (chains, draws, ...); or
+            an array of points of the target, (chains, draws, dim).
+        functions: of one draw, in the names and on the scale of the model, by name; they may return
+            arrays. None asks for every variable. Quantiles are no expectations of a smooth function,
+            and are not offered.
+        order: 1 or 2, in place of the better one.
     """
     if order not in (None, 1, 2):
         raise ValueError(f"order must be 1, 2 or None, which chooses; got {order!r}")

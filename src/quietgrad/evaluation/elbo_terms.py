@@ -89,7 +89,8 @@ class ElboTerms(NamedTuple):
     """f(z) - log q(z) averaged over each antithetic pair; their mean estimates the ELBO.
 
     `mean` and `std` are those of the points z themselves; `bad` counts draws at which the log density
-    was not finite. `variance` is that of f - log q over single draws.
+    was not finite. `variance` is that of f - log q over single draws; NaN where pairs meet rows of their
+    own, which differ by far more than the draws.
     """
 
     values: Float[np.ndarray, " pairs"]
@@ -228,7 +229,8 @@ class ElboEvaluator:
         number, q = on_device(block, np.uint32), on_all_devices(self.target, q)
         found = jax.device_get(_terms(self.target, q, self.seed, number, self.at_once, self.rows, e))
         values, mean, square = (np.asarray(x, float) for x in found[:3])
-        return ElboTerms(values, mean, np.sqrt(square), int(found[3]), float(found[4]))
+        variance = float(found[4]) if self.rows is None else math.nan
+        return ElboTerms(values, mean, np.sqrt(square), int(found[3]), variance)
 
 
 def _on_host(points: Points, q: OnHost, half: Float[np.ndarray, "pairs base"]) -> ElboTerms:

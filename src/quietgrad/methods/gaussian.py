@@ -40,8 +40,9 @@ class Curvature(eqx.Module):
     their limits. `newton` steps stop when two in a row gain less than `fine` of the gain that is worth
     going on for: a step costs a thousandth of what stochastic steps would. `refine` averages over more
     draws, for as many steps as every other coordinate but within `refine_steps`, because the noise of a
-    curvature costs nats in proportion to its size; again, at most `rounds` times, while a further step
-    is expected to gain more than `faint` of the gain, which is about what rounding leaves.
+    curvature costs nats in proportion to its size; or until `still_steps` in a row clearly change less
+    than `still` of the gain. Again, at most `rounds` times, while a further step is expected to gain
+    more than `faint` of the gain, which is about what rounding leaves.
     """
 
     mode: ModeSearch = ModeSearch()
@@ -54,6 +55,8 @@ class Curvature(eqx.Module):
     fine: float = 0.1
     faint: float = 0.002
     refine_steps: tuple[int, int] = (10, 48)
+    still: float = 0.01
+    still_steps: int = 4
     rounds: int = 16
     catch_up: float = 10.0
     trial: int = 4
@@ -122,7 +125,14 @@ class Curvature(eqx.Module):
         """
         least, most = self.refine_steps
         steps, faint = min(most, max(least, run.best.q.dim // 2)), self.faint * gain
-        stop = Stop(patience=steps, iterations=steps, keep="last")
+        stop = Stop(
+            gain=self.still * gain,
+            patience=self.still_steps,
+            iterations=steps,
+            least=least,
+            conclusive=True,
+            keep="last",
+        )
         for number in range(self.rounds):
             start, state = run.best._replace(step=session.steps), run.best_state.afresh(0)
             run = drive(self.refine, start, session, stop, name=f"refine {number}", state=state)

@@ -52,6 +52,8 @@ class Evidence(NamedTuple):
         found, verdict, why = examine(target, q, ending, rng, draws, settings=settings)
         # Normal log weights of variance v are worth exp(-v) of their number; more draws see more of it.
         share = found.weights.effective / found.draws.log_q.size
+        if math.isnan(answer.terms.variance):
+            gap = 0.5 * float(np.var(found.draws.log_weights[found.draws.finite]))
         gap = max(gap, -0.5 * math.log(share) if share > 0 else math.inf)
         return cls(q, gap, verdict, (*why.fatal, *why.wrong, *why.fine), found)
 

@@ -2,10 +2,15 @@
 
 import math
 
+import equinox as eqx
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
+from looking import probe_of
 
-from quietgrad.diagnostics.propriety import DEFAULT, Propriety
+import quietgrad as qg
+from quietgrad.diagnostics.propriety import DEFAULT, Propriety, slow_tails
 from quietgrad.diagnostics.propriety.rays import Profile, suspicious, tail_of
 
 PRECISIONS = [np.float64, np.float32]
@@ -167,3 +172,22 @@ def test_the_numbers_are_the_settings():
     whole, _ = profile(IMPROPER["flat, ten nats down"])
     assert tail_of(whole, strict) is None
     assert tail_of(whole) is not None
+
+
+def test_a_rise_that_is_rounding_is_no_tail():
+    """e^t (1 - m - n) with m + n = 1 but for rounding, as log Gamma leaves it of a Beta density."""
+
+    def log_density(z):
+        of_one = jax.nn.sigmoid(z[:8]) + jax.nn.sigmoid(-z[:8]) - 1
+        return -0.5 * jnp.sum(z**2) - jnp.exp(z[8]) * jnp.sum(of_one)
+
+    target, axis = qg.Target.from_logdensity(log_density, dim=9), np.eye(9)[8:]
+    careless = eqx.tree_at(lambda settings: settings.blurred, DEFAULT, math.inf)
+    rng, accused = np.random.default_rng(0), 0
+    probe = probe_of(target, np.float32)
+    for _ in range(20):
+        center = np.append(rng.normal(size=8), 0.0)
+        assert slow_tails(probe, center, np.ones(9), axis) == []
+        accused += len(slow_tails(probe, center, np.ones(9), axis, careless))
+    # Where the sums are below one, on the ray and on the parallel one.
+    assert accused > 0

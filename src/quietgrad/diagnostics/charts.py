@@ -15,7 +15,7 @@ import scipy.linalg
 from jaxtyping import Array, Float
 
 from .._numerics.lapack import over_points
-from .._util.device import on_device
+from .._util.device import SOONER, on_device
 from ..evaluation.points import Points
 from ..families import AbstractFamily, Curved, ScalesFollow
 from ..families.bend import HostBend
@@ -183,7 +183,7 @@ def _filled(x: Float[np.ndarray, "some _"], count: int) -> Float[np.ndarray, "co
     return np.concatenate([x, np.repeat(x[-1:], count - len(x), axis=0)])
 
 
-@eqx.filter_jit
+@eqx.filter_jit(**SOONER)
 def _slopes(
     coordinates: BaseCoordinates, e: Float[Array, "points base"]
 ) -> tuple[Float[Array, " points"], Float[Array, "points base"]]:

@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, UInt32
 
 from .._numerics.lapack import over_points
+from .._util.device import SOONER
 from ..estimators.samplers.sobol import MOST_DIMENSIONS, reverse_digits, scramble, sobol_digits
 from ..families.bases import AbstractBase
 from ..scale.sharding import put_together, shared_out, shares
@@ -29,6 +30,8 @@ AT_ONCE, VALUES = 32, 2**22
 COORDINATES, LEAST = 2**20, 4
 # Blocks of points that a call has room for, in dimensions up to which room costs nothing.
 BLOCKS, SMALL = 4, 2**8
+# Rows times coordinates up to which programs compile for longer than they run.
+SOON = 2**18
 # Columns of a Hessian times rows of data that are worked on at once.
 COLUMNS = 2**22
 # Places that are looked at, and the nats by which most of them may differ from their neighbours: beyond
@@ -94,7 +97,8 @@ class Points:
         leaves, form = jax.tree.flatten(static)
         # A list: jax takes it apart at every call, and is slower with modules.
         self._arrays, shape = jax.tree.flatten(dynamic)
-        self._program, self._hessian = _programs(tuple(leaves), form, shape)
+        sooner = target.rows * (target.dim or 1) <= SOON
+        self._program, self._hessian = _programs(tuple(leaves), form, shape, sooner=sooner)
         self.dtype = np.dtype(dtype)
         few, devices = max(LEAST, COORDINATES // (target.dim or 1)), shares(target)
         each = min(-(-at_once // devices), few, VALUES // max(1, target.rows))
@@ -177,7 +181,7 @@ class Points:
 
 
 @functools.lru_cache(maxsize=64)
-def _programs(leaves: tuple[Any, ...], form: Any, shape: Any) -> tuple[Any, Any]:
+def _programs(leaves: tuple[Any, ...], form: Any, shape: Any, *, sooner: bool) -> tuple[Any, Any]:
     """The compiled functions of targets that differ in their arrays only.
 
     Flat, because a target may hold a dict of data, which has no hash.
@@ -240,7 +244,8 @@ def _programs(leaves: tuple[Any, ...], form: Any, shape: Any) -> tuple[Any, Any]
         number = count.astype(z.dtype)
         return gradient / number, hessian / number
 
-    return jax.jit(values), jax.jit(curvature)
+    options = SOONER if sooner else {}
+    return jax.jit(values, **options), jax.jit(curvature, **options)
 
 
 def resolved(

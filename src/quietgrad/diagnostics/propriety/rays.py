@@ -13,6 +13,9 @@ whatever its height. But numbers end, and three things look like such a tail tha
   do not change any more, nothing beyond counts either.
 - *Overflow.* NaN and infinity are no mass, unless the density was seen to rise towards them at least
   linearly. Minus infinity is a density of zero, unless the model's map ends at the same place.
+- *Rounding.* Far out a model may subtract large numbers, such as log Gamma at e^70, and what is left is
+  as large as they are wrong, and rises as they do. Where the log density changes from one number to the
+  next by as much as it has risen, it says nothing.
 """
 
 import math
@@ -263,9 +266,31 @@ def _found(
         if probe.has_scale:
             profile = profile._replace(resolved=probe.resolved(ray.at(profile.distances)))
         tail = tail_of(profile, settings)
+        if tail is not None and tail.slope == math.inf:
+            smooth = _smooth(probe, ray, profile, settings)
+            known = smooth if profile.resolved is None else profile.resolved & smooth
+            tail = tail_of(profile._replace(resolved=known), settings)
         if tail is not None and tail.slope > slope:
             found.append((ray, tail))
     return found
+
+
+def _smooth(
+    probe: LogDensityProbe, ray: Ray, profile: Profile, settings: Propriety
+) -> Bool[np.ndarray, " points"]:
+    """At which distances the log density is smooth from number to number, by its second difference.
+
+    Where it is not finite it ends for another reason.
+    """
+    z = ray.at(profile.distances)
+    signs = np.random.default_rng(2).choice([-1.0, 1.0], z.shape)
+    h = settings.numbers_apart * probe.digits * np.abs(z) * signs
+    places = np.concatenate([z + h, z, z - h])
+    found = in_pieces(probe.values, lambda piece: places[piece], len(places), z.shape[1], settings)
+    with np.errstate(all="ignore"):
+        above, value, below = found.reshape(3, -1)
+        noise = np.abs(above - 2 * value + below) / 2
+        return ~(noise > settings.blurred * np.abs(value - profile.here))
 
 
 def _aside(

@@ -66,6 +66,11 @@ class Propriety(eqx.Module):
     # Growth towards infinity is no slower than linear: over a factor of 2.4 in distance, three
     # neighbours, the rise grows by at least this.
     growth: float = 2.0
+    # A density that rises to where numbers end must change from a number to one that is so many rounding
+    # errors apart by less than this share of what it has risen: differences of larger terms, which are
+    # rounding, change by as much as they are.
+    numbers_apart: float = 2.0
+    blurred: float = 0.1
 
     # Displacement: a coordinate whose location or scale has grown, or whose scale has shrunk, by this
     # factor since the start is looked at while a fit runs, and then again after another such factor.

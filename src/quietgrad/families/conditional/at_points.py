@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from ..._numerics.lapack import over_points
-from ..._util.device import on_device
+from ..._util.device import SOONER, on_device
 from .nested import MOST, Nested
 from .nested_laplace import NestedLaplace
 from .nested_skewed import NestedSkewed
@@ -108,7 +108,7 @@ def skewed_locals(nested: NestedLaplace) -> NestedSkewed:
     return found
 
 
-@eqx.filter_jit
+@eqx.filter_jit(**SOONER)
 def _program(
     nested: Nested, g: Float[Array, "blocks points k"], needed: Int[Array, ""], most: Int[Array, ""]
 ) -> tuple[Array, Array, Array, Array, Array | None]:

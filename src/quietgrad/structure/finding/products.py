@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..._util.device import on_device
+from ..._util.device import SOONER, on_device
 from ...targets import Target
 
 # Products that a call of the program takes, and likelihood values of those worked on together.
@@ -76,7 +76,7 @@ class HessianProducts:
         return np.concatenate(found)
 
 
-@eqx.filter_jit
+@eqx.filter_jit(**SOONER)
 def _products(
     target: Target, z: Float[Array, " dim"], v: Float[Array, "vectors dim"]
 ) -> Float[Array, "vectors dim"]:

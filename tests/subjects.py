@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
+import pytest
 from jaxtyping import Array, Float
 
 from quietgrad import families
@@ -42,6 +43,14 @@ ALIKE = {
     name: [other for other in EXACT if _kind(families.REGISTRY[other]) is _kind(families.REGISTRY[name])]
     for name in EXACT
 }
+
+
+def in_turn(number: int = 0) -> list[Any]:
+    """Parameters: one family of each kind, the `number`-th, is for every run; the others are slow."""
+    turns = {kind: alike.index(kind) == number % len(alike) for kind, alike in ALIKE.items()}
+    return [pytest.param(kind, marks=() if turn else pytest.mark.slow) for kind, turn in turns.items()]
+
+
 SEED = 20240229
 # Programs that were compiled in this process so far.
 PROGRAMS = [0]

@@ -60,7 +60,7 @@ def optima():
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-@pytest.mark.parametrize("number", [0, 1])
+@pytest.mark.parametrize("number", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_fit_that_starts_at_the_optimum_stays_there(name, number, optima):
     start = optima[name]
     result = qg.fit(TARGET, start, key=jr.key(20 + number))

@@ -16,7 +16,7 @@ LIMIT = 400
 REPEATS = 200
 
 
-@pytest.mark.parametrize("precision", ["float32", "float64"])
+@pytest.mark.parametrize("precision", ["float32", pytest.param("float64", marks=pytest.mark.slow)])
 def test_everything_asked_of_a_gaussian_process_returns(precision):
     script = Path(__file__).with_name("gaussian_process_fit.py")
     # Optimised as users have it: the flags of the tests change which calls run at the same time.

@@ -2,15 +2,15 @@
 
 import pytest
 from promises import assert_control_variate
-from subjects import EXACT, FLOWS, family, target_2d
+from subjects import ALIKE, EXACT, family, target_2d
 
 from quietgrad.estimators import Controlled
 from quietgrad.estimators.control_variates import REGISTRY
 
 
 def marks(number, name, kind):
-    """Each control variate meets one of the flows that it takes, in turn; the others are slow."""
-    taken = [flow for flow in FLOWS if refusal(name, flow) is None]
+    """Each control variate meets one family of each kind that it takes, in turn; the others are slow."""
+    taken = [other for other in ALIKE[kind] if refusal(name, other) is None]
     turn = kind not in taken or taken.index(kind) == number % len(taken)
     return () if turn else pytest.mark.slow
 

@@ -79,7 +79,7 @@ def chains(target, q, *, settings=SHORT, sampler=None, seed=0, seconds=600.0):
     )
 
 
-@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
+@pytest.mark.parametrize("dtype", [jnp.float32, pytest.param(jnp.float64, marks=pytest.mark.slow)])
 def test_a_funnel_of_a_hundred_dimensions_in_the_coordinates_of_a_flow(dtype):
     """4 x 1000 draws: effective size above 1000 in every coordinate, no divergence, v ~ N(0, 9)."""
     q = Funnel(jnp.asarray(3.0, dtype), 100)

@@ -2,7 +2,7 @@
 
 Each row is a process of its own, from its imports to the fitted q, with nothing compiled before; its
 processor seconds are those of the operating system, so that a busy machine changes them little. The KL
-is that of 20,000 fresh draws of q. Others' flows take three rates, and the rate with the lowest KL
+is that of 20,000 fresh draws of q. A row has the commit of the code that made it. Others' flows take three rates, and the rate with the lowest KL
 speaks for each. Densities are normalised: log Z = 0.
 
 Run from the repository: python benchmarks/shapes.py [--shapes ...] [--tools ...] [--seeds 5]
@@ -189,7 +189,12 @@ def cell(name: str, tool: str, seed: int, rate: float | None) -> dict[str, Any]:
     else:
         flow = flowjax_flow if tool.startswith("flowjax") else numpyro_flow
         found = flow(name, tool, seed, rate)
-    return {"shape": name, "tool": tool, "seed": seed, **found}
+    from zoo.cell import changed
+
+    from quietgrad._util.environment import environment
+
+    code = {"commit": environment()["commit"], "dirty": changed()}
+    return {"shape": name, "tool": tool, "seed": seed, **found, **code}
 
 
 def in_own_process(name: str, tool: str, seed: int, rate: float | None, limit: float) -> dict[str, Any]:

@@ -2,8 +2,8 @@
 
 Each row is a process of its own, from its imports to the fitted q, with nothing compiled before; its
 processor seconds are those of the operating system, so that a busy machine changes them little. The KL
-is that of 20,000 fresh draws of q. A row has the commit of the code that made it. Others' flows take three rates, and the rate with the lowest KL
-speaks for each. Densities are normalised: log Z = 0.
+is that of 20,000 fresh draws of q. A row has the commit of the code that made it. Others' flows take
+three rates, and the rate with the lowest KL speaks for each. Densities are normalised: log Z = 0.
 
 Run from the repository: python benchmarks/shapes.py [--shapes ...] [--tools ...] [--seeds 5]
 `--table` prints what is stored.

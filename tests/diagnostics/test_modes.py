@@ -72,7 +72,7 @@ def test_the_mass_that_is_left_out_is_that_of_the_other_mode():
     metric = Metric(np.zeros(3), np.eye(3))
     place = np.array([8.0, 0.5, 0.0])
     points = Points(target, np.dtype(float))
-    found = mass_around(points, gaussian(0.0), math.log(0.7), place, metric, rng)
+    found = mass_around(points, gaussian(0.0), (math.log(0.7),) * 2, place, metric, rng)
     assert found is not None
     np.testing.assert_allclose(found.center, [9.0, 0.0, 0.0], atol=1e-3)
     assert found.log_mass == pytest.approx(math.log(0.3 / 0.7), abs=0.01)
@@ -84,7 +84,7 @@ def test_the_mass_that_is_left_out_is_that_of_the_other_mode():
         ),
         np.dtype(float),
     )
-    covered = mass_around(points, covering, 0.0, place, metric, rng)
+    covered = mass_around(points, covering, (0.0, 0.0), place, metric, rng)
     assert covered is not None
     assert covered.log_mass == -math.inf
 

@@ -206,7 +206,7 @@ def _from_chains(
     some = metric.some(chosen) if watched.selected else metric
     main, scouts = run.main.columns(dim), run.scouts.columns(dim)
     places = stays_away(points, main, scouts, some, std, settings)
-    several = run.modes if len(run.modes) > 1 else None
+    several, reached = run.modes if len(run.modes) > 1 else None, (main.z[-1], main.values[-1])
     if several is not None:
         # Of these only the mass that q leaves out is known, which takes a Gaussian there.
         own_modes = [] if run.cells is None else list(run.cells.modes)
@@ -215,7 +215,7 @@ def _from_chains(
     return found._replace(
         moved=moved,
         cells=run.cells,
-        missed=tuple(elsewhere(points, q, found.draws, run.metric, places, rng, settings)),
+        missed=tuple(elsewhere(points, q, found.draws, run.metric, places, reached, rng, settings)),
         modes=several,
         shapes=_shapes(watched, main, metric, settings),
     )

@@ -3,8 +3,8 @@
 Gradients at draws of a Gaussian g = N(m, R R') are regressed on the draws, R' grad f ~ b - A u, and g
 moves to m + R A^-1 b with the covariance R A^-1 R': Newton steps on averages, exact for a Gaussian
 posterior. Draws of g then give the mass by importance, int p 1{p / (Z q) > c} = E_g[p / g 1{...}], of
-those places only where q has less than 1/c of its share: where q looks, nothing is missed. An average of
-importance weights exceeds t times its mean with a chance below 1/t, so a large mass is no accident.
+those places only where q has less than 1/c of its share: where q looks, nothing is missed. Where g's
+weights have no mean, as far as their tail tells, its ELBO there is compared with that of q instead.
 """
 
 import math
@@ -51,14 +51,19 @@ class Local(NamedTuple):
 def mass_around(
     points: Points,
     q: AbstractFamily,
-    log_z: float,
+    evidence: tuple[float, float],
     place: Float[np.ndarray, " dim"],
     metric: Metric,
     rng: np.random.Generator,
     settings: Diagnostics = DEFAULT,
+    usual: float = -math.inf,
 ) -> Local | None:
-    """The mass that q leaves out around a place; None if no Gaussian can be fitted there."""
-    root = metric.root if metric.dense else np.diag(metric.root)
+    """The mass that q leaves out around a place; None if no Gaussian can be fitted there.
+
+    `evidence` is log Z by the weights of q's draws, and the ELBO by them. `usual` is what log p / (Z q)
+    may be where q looks: of a poor q in many coordinates, a lot.
+    """
+    root, (log_z, elbo) = metric.root if metric.dense else np.diag(metric.root), evidence
     fitted = gaussian_around(points, place, root, rng, settings)
     if fitted is None:
         return None
@@ -69,11 +74,18 @@ def mass_around(
         values = points(z)[0]
         log_g = -0.5 * np.sum(e**2, axis=1) - 0.5 * dim * math.log(2 * math.pi)
         log_g = log_g - np.linalg.slogdet(root)[1]
-        left_out = values - log_prob_at(q, z) - log_z > math.log(settings.share_left)
+        least = max(math.log(settings.share_left), usual)
+        left_out = values - log_prob_at(q, z) - log_z > least
         log_weights = np.where(np.isfinite(values), values - log_g, -math.inf)
         missed = log_weights[left_out & np.isfinite(log_weights)]
-    mass = float(np.asarray(scipy.special.logsumexp(missed))) if missed.size else -math.inf
-    return Local(place, root, mass - math.log(len(z)) - log_z, smooth(log_weights).khat)
+    khat = smooth(log_weights).khat
+    if not missed.size:
+        return Local(place, root, -math.inf, khat)
+    if khat < settings.no_mean:
+        mass = float(np.asarray(scipy.special.logsumexp(missed))) - math.log(len(z)) - log_z
+    else:
+        mass = float(np.mean(missed)) + math.log(missed.size / len(z)) - elbo
+    return Local(place, root, mass, khat)
 
 
 def gaussian_around(
@@ -90,7 +102,10 @@ def gaussian_around(
             moved = _step(points, place, root, sobol_pairs(Normal(), pairs, place.size, rng), settings)
             if moved is None:
                 return None
+            away = float(np.linalg.norm(np.linalg.solve(root, moved[0] - place)))
             place, root = moved
+            if away < settings.local_rest:
+                break
     return place, root
 
 

@@ -17,7 +17,7 @@ from ..evaluation.points import Points
 from ..families import AbstractFamily, EstimatesDensity
 from .chains import Chains
 from .climbs import Climbed
-from .draws import Draws
+from .draws import Draws, log_prob_at
 from .local_mass import Local, mass_around
 from .metric import Metric
 from .settings import DEFAULT, Diagnostics
@@ -37,22 +37,33 @@ def elsewhere(
     drawn: Draws,
     metric: Metric,
     candidates: list[Elsewhere],
+    reached: tuple[Float[np.ndarray, "states dim"], Float[np.ndarray, " states"]],
     rng: np.random.Generator,
     settings: Diagnostics = DEFAULT,
 ) -> list[Elsewhere]:
     """Those of some places around which q leaves out mass that matters, the heaviest first.
 
+    `reached` are last states of chains from q's draws, with their log densities. Where q looks, but is
+    poor, p / q is large at them too, and no place at which it is not larger is left out.
     What is known of a place beforehand counts where no Gaussian can be fitted to it: in very many
     coordinates, or if q's density is not known.
     """
     log_weights = drawn.log_weights[drawn.finite]
     log_z = float(np.asarray(scipy.special.logsumexp(log_weights))) - math.log(len(drawn.z))
-    known = metric.dense and not isinstance(q, EstimatesDensity)
+    whole = reached[0].shape[1] == q.dim
+    known = metric.dense and whole and not isinstance(q, EstimatesDensity)
+    usual, elbo = -math.inf, float(np.mean(log_weights))
+    if known and candidates:
+        usual = float(np.max(reached[1] - log_prob_at(q, reached[0]))) - log_z
+
+    def mass(place: Float[np.ndarray, " dim"]) -> Local | None:
+        return mass_around(points, q, (log_z, elbo), place, metric, rng, settings, usual)
+
     found: list[Elsewhere] = []
     for one in candidates:
         if any(other.gaussian is not None and other.gaussian.has(one.place) for other in found):
             continue
-        local = mass_around(points, q, log_z, one.place, metric, rng, settings) if known else None
+        local = mass(one.place) if known else None
         if local is not None:
             one = Elsewhere(local.center, local.log_mass, local)
         again = any(other.gaussian is not None and other.gaussian.has(one.place) for other in found)

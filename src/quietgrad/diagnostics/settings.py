@@ -119,9 +119,12 @@ class Diagnostics(eqx.Module):
     candidates: int = 4
     most_modes: int = 24
     # The Gaussian at such a place: Newton steps on averages over draws, which double digits once they
-    # are close; the most by which a step changes a variance, and the most posterior sds that it moves;
-    # pairs of draws for its mass, known to 10 % where they are worth half their number.
-    local_steps: int = 6
+    # are close, at most so many, until one moves it by fewer sds than this; the most by which a step
+    # changes a variance, and the most posterior sds that it moves; pairs of draws for its mass, known to
+    # 10 % where they are worth half their number; and the k-hat from which on weights have no mean.
+    local_steps: int = 12
+    local_rest: float = 0.03
+    no_mean: float = 1.0
     local_change: float = 8.0
     local_move: float = 3.0
     local_pairs: int = 256

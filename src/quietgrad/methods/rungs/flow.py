@@ -62,8 +62,8 @@ class FlowRung(AbstractRung):
     def mends(self, evidence: Evidence) -> bool:
         """Whatever a Gaussian cannot follow, and a bent one did not: where that gained, a flow gains
         nothing over it that would be worth their programs (funnels, horseshoes, eight schools). Not
-        mass where no draw of the answer is: gradients at draws say nothing of it."""
-        return isinstance(evidence.q, HasMoments) and not evidence.leaves_out
+        several modes, of which it begins at one: gradients at its draws say nothing of the others."""
+        return isinstance(evidence.q, HasMoments) and not evidence.modes
 
     def solve(self, fit: "Fit", below: Candidate) -> Ending | None:
         """The best flow that annealed steps find."""

@@ -98,14 +98,26 @@ class MixtureRung(AbstractRung):
         if best is None:
             return None
         answer = self._pruned(fit, best.best, faint)
-        session.choose(answer)
         count = _count(answer)
+        if count == 1 and fit.problem.any_family:
+            answer = self._alone(fit, answer)
+        session.choose(answer)
         session.note("mixture", components=count, elbo=answer.terms.elbo)
         change = None if best.feedback is None else best.feedback.change
         little = change is not None and change.non_negative.clearly_below(fit.gain)
         if best.stationary or little:
             return Status.CONVERGED, f"Newton steps of {count} components gain too little"
         return Status.BUDGET, f"Newton steps were still gaining after {self.steps} of them"
+
+    def _alone(self, fit: "Fit", answer: Candidate) -> Candidate:
+        """A single component as the Gaussian that it is, which other rungs can go on from."""
+        assert isinstance(answer.q, Mixture)
+        _, (loc,), (root,) = answer.q.host_components()
+        with fit.session.clock.phase(OPTIMISE):
+            alone = FullRank.of_host(loc, root, answer.q.dtype)
+            found = fit.session.candidate(alone, answer.step)
+        fit.session.record(found)
+        return found
 
     def _at_modes(self, fit: "Fit", below: Candidate, missed: list[Local], faint: float) -> Run | None:
         """Components at all modes, and at what the answer leaves out; None of a mixture without that."""

@@ -1,19 +1,16 @@
-"""Charts in which chains move, and draws of long chains where q is off and weights do not correct it."""
+"""Draws of long chains, where q is off and weights do not correct it."""
 
 import dataclasses
 import math
 
-import jax
 import jax.numpy as jnp
-import jax.random as jr
 import numpy as np
 import pytest
 from posteriors import funnel
 
 import quietgrad as qg
 from quietgrad.diagnostics.budget import Budget
-from quietgrad.diagnostics.charts import BentChart, PlainChart
-from quietgrad.diagnostics.coordinates import BaseCoordinates
+from quietgrad.diagnostics.charts import PlainChart
 from quietgrad.diagnostics.diagnose import diagnose
 from quietgrad.diagnostics.diagnosis import Ending, Verdict
 from quietgrad.diagnostics.draws import draw
@@ -22,8 +19,6 @@ from quietgrad.diagnostics.metric import metric_of
 from quietgrad.diagnostics.settings import Diagnostics
 from quietgrad.diagnostics.watched import Watched
 from quietgrad.evaluation.points import Points
-from quietgrad.families import Curved
-from quietgrad.families.bend import HostBend
 from quietgrad.status import Status
 
 CONVERGED = Ending(Status.CONVERGED, "")
@@ -41,16 +36,6 @@ def mean_field(loc, std):
     return qg.MeanField(jnp.asarray(loc), jnp.log(jnp.asarray(std)))
 
 
-def bent(key, dim=4):
-    """A bent Gaussian whose every number does something."""
-    keys = jr.split(key, 4)
-    pairs = dim * (dim - 1) // 2
-    own, between = 0.3 * jr.normal(keys[0], (4, dim)), 0.3 * jr.normal(keys[1], (3, pairs))
-    triangle = 0.3 * jr.normal(keys[3], (pairs + dim,))
-    gaussian = qg.FullRank(loc=jr.normal(keys[2], (dim,)), packed=triangle)
-    return Curved.made_of(HostBend(np.array(own), np.array(between), (2, 0, 3, 1)), gaussian)
-
-
 def quartic(dim):
     return qg.Target.from_logdensity(lambda z: z[0] * z[1] - 0.25 * jnp.sum(z**4), dim=dim)
 
@@ -61,30 +46,6 @@ def chains_from(target, q, rng, settings, *, budget=None):
     watched = Watched(target, q.dtype, drawn, rng)
     begun = Begun(PlainChart(points), metric_of(drawn), drawn.z[:96])
     return run_on(begun, watched, rng, settings, Budget() if budget is None else budget)
-
-
-def test_a_bent_chart_is_the_family_s_own_base(key):
-    """By hand on the host what JAX derives from the family."""
-    q, target = bent(key), quartic(4)
-    chart, derived = BentChart(Points(target, q.dtype), q), BaseCoordinates(target, q)
-    u = jr.normal(key, (7, 4))
-    value, slope = chart(np.array(u))
-    expected, expected_slope = jax.vmap(jax.value_and_grad(derived.log_density))(u)
-    # log|det C| is a constant, which the host leaves out.
-    np.testing.assert_allclose(np.ptp(value - expected), 0, atol=1e-10)
-    np.testing.assert_allclose(slope, expected_slope, atol=1e-10)
-    z, log_det = chart.carry(np.array(u))
-    np.testing.assert_allclose(z, jax.vmap(q.transport)(u), atol=1e-10)
-    np.testing.assert_allclose(value - log_det, jax.vmap(target.log_density)(z), atol=1e-10)
-    np.testing.assert_allclose(chart.of_points(z), u, atol=1e-8)
-
-
-def test_a_point_without_coordinates_begins_in_the_middle(key):
-    chart = BentChart(Points(quartic(4), jnp.float64), bent(key))
-    places = np.array([[np.nan, 0, 0, 0], [0.1, 0.2, 0.3, 0.4]])
-    u = chart.of_points(places)
-    assert np.all(u[0] == 0)
-    np.testing.assert_allclose(chart.carry(u[1:])[0], places[1:], atol=1e-10)
 
 
 @pytest.mark.parametrize("scale", [0.2, 1.0])

@@ -1,8 +1,8 @@
 """Coordinates in which the chains of a verdict move, on the host: z = T(u).
 
 Chains of one step size cannot move both in a neck, where some coordinates are narrow, and outside of it.
-In the base coordinates of a q that follows necks and bends, the posterior is about a standard normal
-everywhere, as far as q is right. The density of u whose image is the posterior is
+In the base coordinates of a q that follows necks, the posterior is about a standard normal everywhere,
+as far as q is right. The density of u whose image is the posterior is
   log pi(u) = f(T(u)) + log|dT/du|.
 """
 
@@ -11,15 +11,12 @@ import abc
 import equinox as eqx
 import jax
 import numpy as np
-import scipy.linalg
 from jaxtyping import Array, Float
 
 from .._numerics.lapack import over_points
 from .._util.device import SOONER, on_device
 from ..evaluation.points import Points
-from ..families import AbstractFamily, Curved, ScalesFollow
-from ..families.bend import HostBend
-from ..families.full_rank import host_unpack
+from ..families import AbstractFamily, ScalesFollow
 from ..targets import Target
 from .coordinates import BaseCoordinates
 from .draws import Draws, carry
@@ -85,41 +82,6 @@ class PlainChart(AbstractChart):
         return own
 
 
-class BentChart(AbstractChart):
-    """The base of a bent Gaussian, z = m + C v(u), without a program of its own."""
-
-    def __init__(self, points: Points, q: Curved):
-        self._points, self._bend = points, HostBend.of(q.bend)
-        self._loc = np.asarray(q.gaussian.loc, float)
-        self._root = host_unpack(q.gaussian.packed, q.dim)
-
-    def __call__(self, u: States) -> tuple[Values, States]:
-        """By the chain rule through a triangular Jacobian."""
-        bent = self._bend.at(u)
-        values, slope = self._points(self._loc + bent.image @ self._root.T)
-        return values + bent.log_det, bent.pull_points(slope @ self._root) + bent.log_det_slope()
-
-    def carry(self, u: States) -> tuple[Places, Values]:
-        """One pass through the bend."""
-        bent = self._bend.at(u)
-        return self._loc + bent.image @ self._root.T, bent.log_det
-
-    def of_draws(self, draws: Draws) -> States:
-        """The base draws."""
-        return draws.e
-
-    def of_points(self, z: Places) -> States:
-        """Through the Gaussian, then coordinate after coordinate."""
-        v = scipy.linalg.solve_triangular(
-            self._root, (z - self._loc).T, lower=True, check_finite=False
-        ).T
-        return _finite(self._bend.inverse(v))
-
-    def metric(self, own: Metric) -> Metric:
-        """Standard normal, as far as q is right."""
-        return _unit(own.center.size)
-
-
 class BaseChart(AbstractChart):
     """The base of a family whose scales follow, by programs of its own."""
 
@@ -164,10 +126,12 @@ class BaseChart(AbstractChart):
 
 
 def chart_of(target: Target, q: AbstractFamily, points: Points) -> AbstractChart:
-    """The base of a q that follows necks or bends, else the target's own coordinates."""
-    if isinstance(q, ScalesFollow):
-        return BaseChart(target, q, points)
-    return BentChart(points, q) if isinstance(q, Curved) else PlainChart(points)
+    """The base of a q that follows necks, else the target's own coordinates.
+
+    Not that of a bend or a flow: right in the middle, it may be far off in a tail, where chains then do
+    not move.
+    """
+    return BaseChart(target, q, points) if isinstance(q, ScalesFollow) else PlainChart(points)
 
 
 def _unit(dim: int) -> Metric:

@@ -17,7 +17,7 @@ from ..targets import Target
 from .budget import Budget
 from .cells import Cells, by_cells, nearest, within
 from .chains import Chains, Sampler
-from .charts import AbstractChart, BaseChart, PlainChart, chart_of
+from .charts import PlainChart, chart_of
 from .climbs import climb, far_starts, spread_out
 from .comparison import Comparison, by_chains, by_weights, unknown
 from .draws import Draws, draw
@@ -320,9 +320,7 @@ def _run_chains(
             break
         chains, moved, cells = run(number + 1)
     main, scouts = chains.some(slice(0, count)), chains.some(slice(count, None))
-    last = (
-        None if watched.selected else _begun(chart, scales, metric, sampler.states[-1][:count], points)
-    )
+    last = None if watched.selected else Begun(chart, scales, sampler.states[-1][:count])
     return _Run(main, scouts, modes, moved, cells, metric, last)
 
 
@@ -339,22 +337,6 @@ def _starts(
     each = min(settings.mode_chains, count // len(numbers))
     first = np.concatenate([np.flatnonzero(own == cell)[:each] for cell in range(len(numbers))])
     return np.concatenate([rows[first], np.delete(rows, first)])[:count]
-
-
-def _begun(
-    chart: AbstractChart,
-    scales: Metric,
-    metric: Metric,
-    u: Float[np.ndarray, "chains base"],
-    points: Points,
-) -> Begun:
-    """The chains as they go on: in the base of a hierarchy, else in the target's own coordinates.
-
-    A bend that is right in the middle may be far off in a tail, where chains then do not move.
-    """
-    if isinstance(chart, BaseChart):
-        return Begun(chart, scales, u)
-    return Begun(PlainChart(points), metric, chart.carry(u)[0])
 
 
 def _sizes(drawn: Draws, settings: Diagnostics, budget: Budget) -> tuple[int, int]:

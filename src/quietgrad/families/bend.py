@@ -115,17 +115,6 @@ class HostBend(NamedTuple):
         log_det = np.sum(log_scale + np.log(np.cosh(inner)) + b - np.log(root), axis=1)
         return Bent(self, u, v, log_det, inner, np.exp(log_scale) * np.cosh(inner), wide, root, free)
 
-    def inverse(self, v: Float[np.ndarray, "draws dim"]) -> Float[np.ndarray, "draws dim"]:
-        """u of images v, coordinate after coordinate; both in the coordinates' own order."""
-        (t, r, a, b), (tilt, turn, square) = self.own, self.matrices()
-        v, u = v[:, self.order], np.zeros_like(v)
-        for i in range(v.shape[1]):
-            # Coordinates from i on do not count: their entries are zero.
-            rest = v[:, i] - t[i] - u @ turn[i] - (u**2 - 1) @ square[i]
-            s = rest * np.exp(-np.clip(r[i] + u @ tilt[i], -MOST, MOST))
-            u[:, i] = np.sinh(np.arcsinh(s) * np.exp(-b[i]) - a[i])
-        return u[:, np.argsort(self.order)]
-
 
 class Bent(NamedTuple):
     """Draws u and their images v, both in the map's order, and what derivatives are made of.
@@ -149,30 +138,13 @@ class Bent(NamedTuple):
         """v in the coordinates' own order."""
         return self.v[:, np.argsort(self.bend.order)]
 
-    @property
-    def _diagonal(self) -> Float[np.ndarray, "draws dim"]:
-        """The diagonal of J."""
-        return self.rise * np.exp(self.bend.own[3]) / self.root
-
-    def _log_det_slope(self) -> Float[np.ndarray, "draws dim"]:
-        tilt, b = self.bend.matrices()[0], self.bend.own[3]
-        return self.free @ tilt + np.exp(b) * np.tanh(self.inner) / self.root - self.u / self.root**2
-
-    def log_det_slope(self) -> Float[np.ndarray, "draws dim"]:
-        """grad_u of log|det J|, in the coordinates' own order."""
-        return self._log_det_slope()[:, np.argsort(self.bend.order)]
-
-    def pull_points(self, g: Float[np.ndarray, "draws dim"]) -> Float[np.ndarray, "draws dim"]:
-        """J'g: cotangents at the images, pulled back to the draws, in the coordinates' own order."""
-        tilt, turn, square = self.bend.matrices()
-        g = g[:, self.bend.order]
-        found = self._diagonal * g + (self.free * self.wide * g) @ tilt + g @ turn
-        return (found + 2 * self.u * (g @ square))[:, np.argsort(self.bend.order)]
-
     def score(self) -> Float[np.ndarray, "draws dim"]:
         """grad_v of the log density of v, for u ~ N(0, I), in the coordinates' own order."""
-        (tilt, turn, square), u = self.bend.matrices(), self.u
-        left, diagonal = -u - self._log_det_slope(), self._diagonal
+        tilt, turn, square = self.bend.matrices()
+        b, u = self.bend.own[3], self.u
+        # u's score minus the gradient of log|det J|.
+        left = -u - self.free @ tilt - np.exp(b) * np.tanh(self.inner) / self.root + u / self.root**2
+        diagonal = self.rise * np.exp(b) / self.root
         # Coordinates are rows from here on. Row k of J to the left of its diagonal is
         # wide_k tilt_k + turn_k + 2 square_k u, wide_k only where the scale is within its bounds.
         left, diagonal, u, wide = (

@@ -270,6 +270,7 @@ VERDICTS = {
     "risen, then flat": (np.minimum(np.arange(50.0), 20.0), True),
     "flat under little noise": (0.1 * NOISE, True),
     "flat under much noise": (100 * NOISE, False),
+    "flat on average, in leaps": (np.tile([100.0, -100.0], 25), False),
     "too short": (np.full(9, -3.0), False),
     "just long enough": (np.full(10, -3.0), True),
     "not a number": (np.full(50, np.nan), False),

@@ -13,7 +13,7 @@ from quietgrad.evaluation.elbo_terms import ElboTerms, affordable_pairs, paired_
 from quietgrad.session import Candidate, Ended, Evaluation, Problem, Recorder
 from quietgrad.session.checkpoint import Checkpoint, Stored
 from quietgrad.session.clock import OPTIMISE, Clock
-from quietgrad.session.endings import Evidence, verify_status
+from quietgrad.session.endings import Evidence, compare, verify_status
 from quietgrad.session.problem import CAREFUL
 
 TARGET = qg.Target.from_logdensity(lambda z: -0.5 * jnp.sum(z**2), dim=2)
@@ -167,6 +167,16 @@ def test_a_method_that_never_improves_cannot_say_converged():
     status, hint = session.verified_status(qg.Status.CONVERGED, "done", session.final_terms(START))
     assert status is qg.Status.STALLED
     assert "start" in hint
+
+
+def test_a_start_that_fresh_draws_find_better_is_better():
+    """An answer that gains next to nothing at the draws that chose it is compared anew."""
+    noise, leaps = np.random.default_rng(0).normal(size=64), np.tile([0.1, -0.1], 32)
+    start, answer = Candidate(START, 0, terms(noise)), Candidate(BEST, 1, terms(noise + leaps + 0.001))
+    for gain in (5.0, -5.0):
+        floor = compare(start, answer, lambda q, gain=gain: terms(noise + gain * (q is START)))
+        assert floor.start_is_better == (gain > 0)
+        assert floor.below.nats == pytest.approx(gain)
 
 
 def test_bad_draws_of_an_answer_are_told_whatever_the_method_claims():

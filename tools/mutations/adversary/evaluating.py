@@ -10,7 +10,6 @@ DRAWS = "tests/solvers/test_host_parts.py -k 'pairs or digits'"
 RECORDER = "tests/test_recorder.py"
 CLOCK = "tests/test_clock.py"
 NOISE = "tests/test_gradient_noise.py"
-ENDINGS = "tests/test_given_start.py -k 'impossible or floor'"
 LARGE = "tests/test_streaming.py tests/test_shuffling.py"
 
 MUTANTS = [
@@ -256,7 +255,7 @@ MUTANTS = [
         "below.clearly_above()",
         "below.clearly_below()",
         "a start that is better is not returned",
-        ENDINGS,
+        RECORDER,
     ),
     bug(
         "Plateau.reached",

@@ -106,6 +106,18 @@ def test_ratio_is_the_quotient_of_the_variances(pair, key):
         np.testing.assert_allclose(value, each[0].blocks[name] / each[1].blocks[name], rtol=1e-12)
 
 
+def test_ratio_error_is_honest(pair):
+    """Over many repetitions the stated error squared is the squared deviation of the ratio."""
+    quiet = Pathwise(draws=4, entropy="stl")
+    keys = jr.split(jr.key(6), 400)
+    made = jax.lax.map(
+        lambda k: qg.variance_ratio(*pair, quiet, baseline=PLAIN, repeats=100, key=k), keys
+    )
+    squared = np.asarray(made.error) ** 2
+    # A jackknife over ten groups is of first order in 1/R, and rather too large.
+    assert_mean((made.ratio - np.mean(made.ratio)) ** 2 - squared, 0.0, slack=0.3 * np.mean(squared))
+
+
 def test_default_baseline_has_as_many_draws(pair, key):
     default = qg.variance_ratio(*pair, Pathwise(draws=4, entropy="stl"), repeats=40, key=key)
     stated = qg.variance_ratio(

@@ -19,7 +19,7 @@ import jax.random as jr
 import numpy as np
 
 import quietgrad as qg
-from quietgrad._util import atomic as _atomic
+from quietgrad._util import files as _atomic
 
 
 def target(shift=0.0):

@@ -225,7 +225,7 @@ def test_a_full_disk_does_not_end_the_fit(tmp_path, monkeypatch):
     def full(descriptor):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("quietgrad._util.atomic.os.fsync", full)
+    monkeypatch.setattr("quietgrad._util.files.os.fsync", full)
     with pytest.warns(UserWarning, match="No space left"):
         found = small(checkpoint=tmp_path)
     assert bits(found) == bits(small())

@@ -23,7 +23,7 @@ from quietgrad.diagnostics.watched import coupled
 from quietgrad.evaluation.points import Points
 from quietgrad.session.clock import Clock
 from quietgrad.status import Status
-from quietgrad.targets.coordinates import coordinate_name
+from quietgrad.targets.target import coordinate_name
 
 ENDED = Ending(Status.CONVERGED, "")
 

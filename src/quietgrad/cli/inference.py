@@ -5,9 +5,7 @@ from typing import Annotated
 
 import cyclopts
 
-from .family_name import FamilyName
-from .names import Estimator, Method
-from .whole import Whole
+from .names import Estimator, FamilyName, Method, Whole
 
 Arguments = Annotated[tuple[str, ...], cyclopts.Parameter(name="--arg", negative=())]
 Json = Annotated[Path | None, cyclopts.Parameter(name="--json")]

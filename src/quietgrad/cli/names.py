@@ -1,6 +1,8 @@
-"""Names that options accept, for help and completion, which do not wait for the registries' imports."""
+"""Names and whole numbers that options accept; help and completion do not wait for the registries."""
 
-from typing import Literal
+from typing import Annotated, Any, Literal, get_args
+
+import cyclopts
 
 Family = Literal[
     "auto",
@@ -44,3 +46,31 @@ Estimator = Literal[
     "zvcv-gd-literal",
     "quadcv-literal",
 ]
+
+
+def _whole(type_: Any, tokens: Any) -> int:
+    """0.5 is refused, where the parser would make it 0."""
+    del type_
+    text = tokens[0].value
+    try:
+        return int(text.replace(",", "").replace("_", ""))
+    except ValueError:
+        raise ValueError(f"{text!r} is not a whole number") from None
+
+
+Whole = Annotated[int, cyclopts.Parameter(converter=_whole, n_tokens=1)]
+
+
+def _family(type_: Any, tokens: Any) -> str:
+    """A name of another library gets the same advice as in `qg.fit`."""
+    del type_
+    text = tokens[0].value
+    if text not in get_args(Family):
+        # The registry imports jax, which correct names do not wait for.
+        from ..families import ANY_FAMILY, named
+
+        named(text, ANY_FAMILY)
+    return text
+
+
+FamilyName = Annotated[Family, cyclopts.Parameter(converter=_family, n_tokens=1)]

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import cyclopts
 
-from .whole import Whole
+from .names import Whole
 
 study = cyclopts.App(
     name="study", help="Run a grid of tasks, families, estimators and methods, and make its page."

@@ -17,7 +17,7 @@ from jaxtyping import Array, Float, Int
 from .._numerics.lapack import over_points
 from .._util.device import on_device
 from ..targets import Target
-from ..targets.coordinates import coordinate_name
+from ..targets.target import coordinate_name
 from .chains import Chains
 from .draws import Draws
 from .settings import DEFAULT, Diagnostics

@@ -4,10 +4,9 @@ from .controlled import Controlled
 from .estimator import AbstractEstimator, Cost, Estimate
 from .joint_minibatch import Joint
 from .ksivi import Ksivi
-from .names import name_of
 from .pathwise import Pathwise
 from .quiet import Quiet
-from .registry import REGISTRY, estimator, resolve
+from .registry import REGISTRY, estimator, name_of, resolve
 from .score_function import ScoreFunction
 from .semi_implicit import SemiImplicitPathwise
 from .sivi import Sivi

@@ -7,6 +7,8 @@ from typing import Any
 from .._util.checks import described, lookup, unknown
 from . import presets
 from .estimator import AbstractEstimator
+from .pathwise import Pathwise
+from .weights import Uniform
 
 REGISTRY: dict[str, Callable[..., AbstractEstimator]] = {
     "nocv": presets.nocv,
@@ -53,3 +55,13 @@ def estimator(name: str, **settings: Any) -> AbstractEstimator:
         if setting not in accepted:
             raise ValueError(unknown(f"setting of estimator {name!r}:", setting, accepted))
     return make(**settings)
+
+
+def name_of(estimator: AbstractEstimator) -> str:
+    """The parts of a pathwise estimator and its draws; the class of another."""
+    if not isinstance(estimator, Pathwise):
+        return type(estimator).__name__
+    parts = [estimator.sampler, estimator.entropy]
+    parts += [] if isinstance(estimator.weights, Uniform) else [estimator.weights]
+    parts += [] if estimator.surrogate is None else [estimator.surrogate]
+    return f"{' + '.join(type(part).__name__ for part in parts)} with {estimator.draws} draws"

@@ -23,7 +23,7 @@ from .._util.random import key_of
 from ..families import AbstractFamily, OnHost
 from ..scale.sharding import on_all_devices, put_together, shared_out, shares
 from ..targets import Target
-from ..targets.in_blocks import log_density_in_blocks
+from ..targets.target import log_density_in_blocks
 from .metrics import BLOCK
 from .points import Points, iid
 

@@ -16,7 +16,7 @@ from .._util.checks import instance, whole
 from .._util.device import on_device
 from ..families import AbstractFamily
 from ..targets import Target
-from ..targets.in_blocks import log_density_in_blocks
+from ..targets.target import log_density_in_blocks
 
 # Likelihood values (draws x rows) held at once. A model keeps tens of floats for each, so this is
 # some tens of megabytes; larger blocks were no faster on a CPU, whose caches they leave.

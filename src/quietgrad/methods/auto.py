@@ -31,11 +31,10 @@ from ..status import Status
 from ..structure import Structure, structure_of
 from ..targets import Target
 from .gaussian import Curvature
-from .given_start import given_start, mean_field_start, stationary_start
 from .ladder import rungs_of, up
 from .method import UNSETTLED, AbstractMethod, Ending, Piloted, Problem, Recorder, started_from
-from .pilot import pilot_modes, pilot_searches
 from .rungs import RUNGS, AbstractRung, Evidence
+from .starts import given_start, mean_field_start, pilot_modes, pilot_searches, stationary_start
 
 
 class Auto(AbstractMethod):

@@ -17,8 +17,8 @@ from ..solvers.bam import member
 from ..solvers.fixed_draws import finite_start
 from ..status import Status
 from ..targets import Target
-from .given_start import given_start, stationary_start
 from .method import AbstractMethod, Ending, Problem, Recorder
+from .starts import given_start, stationary_start
 
 ENDS = {
     "singular": "the covariance of q became so ill-conditioned that it has no root; try method 'auto'",

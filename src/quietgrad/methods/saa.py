@@ -24,9 +24,9 @@ from ..solvers.fixed_draws import finite_start
 from ..status import Status
 from ..targets import Target
 from .gaussian import Curvature
-from .given_start import given_start, mean_field_at, stationary_start
 from .method import AbstractMethod, Ending, Problem, Recorder, started_from
 from .sgd import Sgd
+from .starts import given_start, mean_field_at, stationary_start
 
 
 class Saa(AbstractMethod):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 import equinox as eqx
 from jaxtyping import Array, Key
 
-from .._util.atomic import leftovers
+from .._util.files import leftovers
 from ..estimators import AbstractEstimator
 from ..results.storage.codec import Decoder, Encoder
 from ..results.storage.file import FileKind, read_file, write_file

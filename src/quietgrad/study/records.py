@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from .._util.atomic import replacing
 from .._util.extras import needs_extra
+from .._util.files import replacing
 
 with needs_extra("study", "a study"):
     import pyarrow as pa

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .._util.atomic import replacing
+from .._util.files import replacing
 from .jobs import CellJob, digest
 from .records import FORMAT, READABLE, Cell, Record, read_record, write_record
 

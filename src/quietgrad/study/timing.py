@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from .._util.atomic import replacing
+from .._util.files import replacing
 from .clock import with_timing
 from .jobs import configuration
 from .records import Cell, Record

@@ -3,8 +3,7 @@
 from .bayesian_neural_network import BayesianNeuralNetwork
 from .hierarchical_poisson import HierarchicalPoisson
 from .logistic_regression import LogisticRegression
-from .named_model import AbstractNamedModel
-from .parameters import AbstractParameters
+from .named_model import AbstractNamedModel, AbstractParameters
 from .row_blocks import AbstractRows, MappedRows, RowBlocks
 from .target import Target
 

@@ -1,5 +1,6 @@
 """Checks of what a target is given: functions and data that belong together, and what they return."""
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -8,6 +9,11 @@ from jaxtyping import PyTree
 
 from .._util.checks import whole
 from .._util.tracing import Traced, traced
+
+HYPERPARAMETERS_MISSING = (
+    "log_prior or log_likelihood has an argument more than log_prior(z) and log_likelihood(z, data), "
+    "and no default for it; if these are hyperparameters, give them as fit(..., hyperparameters=...)"
+)
 
 
 def check_arguments(
@@ -58,3 +64,20 @@ def batch_size_within(rows: int, batch_size: int, no_rows: str = "") -> int:
             f"use at most {rows}, or leave it out for the full data"
         )
     return batch_size
+
+
+def takes_more(function: Callable[..., Any] | None, arguments: int) -> bool:
+    """Whether a function needs one argument more than these, which no default provides."""
+    try:
+        signature = inspect.signature(function)  # pyright: ignore[reportArgumentType]
+    except (TypeError, ValueError):
+        return False
+    return not _binds(signature, arguments) and _binds(signature, arguments + 1)
+
+
+def _binds(signature: inspect.Signature, arguments: int) -> bool:
+    try:
+        signature.bind(*[None] * arguments)
+    except TypeError:
+        return False
+    return True

@@ -64,3 +64,20 @@ class AbstractNamedModel(eqx.Module):
 
         `args` and `kwargs` are new inputs of the program; without any, those of the fit are used.
         """
+
+
+class AbstractParameters(eqx.Module):
+    """Where they start, what they are called, and the target with them held fixed."""
+
+    @property
+    @abc.abstractmethod
+    def start(self) -> PyTree:
+        """The hyperparameters that `fit` begins with, on an unconstrained scale."""
+
+    @abc.abstractmethod
+    def values(self, h: PyTree) -> PyTree:
+        """Hyperparameters on the scale of the model."""
+
+    @abc.abstractmethod
+    def at(self, target: Any, h: PyTree) -> Any:
+        """The target at these hyperparameters, with its model."""

@@ -11,8 +11,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Key, PyTree
 
-from .named_model import AbstractNamedModel
-from .parameters import AbstractParameters
+from .named_model import AbstractNamedModel, AbstractParameters
 from .target import Target
 
 

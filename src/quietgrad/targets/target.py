@@ -20,10 +20,14 @@ from .._util.checks import whole
 from .._util.device import on_device
 from .._util.extras import adapter
 from .._util.tracing import Traced
-from .checks import batch_size_within, check_arguments, traced_function
-from .further_argument import HYPERPARAMETERS_MISSING, takes_more
-from .named_model import AbstractNamedModel
-from .parameters import AbstractParameters
+from .checks import (
+    HYPERPARAMETERS_MISSING,
+    batch_size_within,
+    check_arguments,
+    takes_more,
+    traced_function,
+)
+from .named_model import AbstractNamedModel, AbstractParameters
 from .read_model import read_model
 from .row_blocks import AbstractRows, mapped
 
@@ -311,3 +315,37 @@ def rows_of(data: PyTree[Array] | AbstractRows) -> int:
         return data.rows
     leaves = jax.tree.leaves(data)
     return leaves[0].shape[0] if leaves else 0
+
+
+def log_density_in_blocks(target: Target, z: Float[Array, " dim"], rows: int) -> Float[Array, ""]:
+    """`target.log_density(z)`, with at most `rows` rows of data worked on at once."""
+    if target.rows <= rows:
+        return target.log_density(z)
+
+    def total(start: Int[Array, ""], count: int) -> Float[Array, ""]:
+        return jnp.sum(target.batch(start + jnp.arange(count)).log_likelihoods(z))
+
+    blocks, rest = divmod(target.rows, rows)
+    sums = jax.lax.map(lambda start: total(start, rows), rows * jnp.arange(blocks))
+    log_lik = jnp.sum(sums)
+    if rest:
+        log_lik += total(jnp.asarray(rows * blocks), rest)
+    return target.log_prior(target.point(z)) + target.scale * log_lik
+
+
+def coordinate_name(target: Target, index: int) -> str:
+    """Coordinate 3, or its place in the target's own points: coordinate weights[1, 0].
+
+    Points are flattened leaf by leaf, so that shapes tell the place and nothing is compiled.
+    """
+    if target.unravel is None or target.dim is None:
+        return f"coordinate {index}"
+    flat = jax.ShapeDtypeStruct((target.dim,), jnp.zeros(()).dtype)
+    first = 0
+    for path, leaf in jax.tree_util.tree_leaves_with_path(jax.eval_shape(target.unravel, flat)):
+        if index < first + leaf.size:
+            place = np.unravel_index(index - first, leaf.shape)
+            inside = f"[{', '.join(map(str, place))}]" if place else ""
+            return f"coordinate {jax.tree_util.keystr(path, simple=True, separator='.')}{inside}"
+        first += leaf.size
+    return f"coordinate {index}"

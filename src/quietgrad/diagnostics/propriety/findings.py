@@ -18,7 +18,7 @@ from jaxtyping import Float
 
 from ...status import Status
 from ...targets import Target
-from ...targets.coordinates import coordinate_name
+from ...targets.target import coordinate_name
 from .probe import LogDensityProbe
 from .rays import SHOWN, Ray, Tail, both_sides, in_pieces, tails_along
 from .settings import DEFAULT, Propriety

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..._util.atomic import replacing
+from ..._util.files import replacing
 
 # Bytes that say how long the header is, and those of the digest at the end.
 LENGTH, DIGEST = 8, 32

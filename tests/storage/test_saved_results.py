@@ -273,15 +273,19 @@ def test_chains_of_a_refined_result_come_back(named, tmp_path):
     assert "lp" in whole.to_arviz()["sample_stats"]
 
 
+def undiagnosed(result):
+    """Draws of chains are stored with the diagnosis, and need no model."""
+    return dataclasses.replace(result, remembered=Remembered())
+
+
 ASKS = {
     "diagnose": lambda r: r.diagnose(),
-    # Draws of chains are stored with the diagnosis, and need no model.
-    "posterior": lambda r: dataclasses.replace(r, remembered=Remembered()).posterior(jr.key(0)),
+    "posterior": lambda r: undiagnosed(r).posterior(jr.key(0)),
     "predictive": lambda r: r.predictive(jr.key(0)),
     "for_nuts": lambda r: r.for_nuts(),
     "linear_response": lambda r: r.linear_response(),
     "plot": lambda r: r.plot(noise=True),
-    "to_arviz": lambda r: r.to_arviz(corrected=True),
+    "to_arviz": lambda r: undiagnosed(r).to_arviz(corrected=True),
     "elbo": lambda r: qg.elbo(r.target, r.q, key=jr.key(0)),
 }
 

@@ -2,9 +2,9 @@
 
 A network 64-50-10 on scikit-learn's digits (3,760 weights, 1,500 rows, batches of 128) with tanh or ReLU
 units, and a logistic regression like forest cover (50,000 simulated rows, 54 predictors, batches of
-256). Fits run one after the other in this process, cold. Processor seconds count as well as the wait: on a
-machine that does other work only the former mean anything. SVI's ELBO is that of its parameters at the
-same evaluator.
+256). Fits run one after the other in this process, cold. Processor seconds count as well as the wait:
+on a machine that does other work only the former mean anything. SVI's ELBO is that of its parameters at
+the same evaluator.
 
 Run from the repository: python benchmarks/minibatch_endings.py [--models digits cover] [--seeds 1]
 """

@@ -9,6 +9,7 @@ from jax.scipy.special import logsumexp
 import quietgrad as qg
 from quietgrad.diagnostics.diagnose import diagnose
 from quietgrad.diagnostics.diagnosis import Ending, Verdict
+from quietgrad.diagnostics.psis import smooth
 from quietgrad.families import Components, FullRank, Mixture
 from quietgrad.status import Status
 
@@ -58,3 +59,15 @@ def test_the_ladder_finds_both_and_they_are_trusted():
     assert isinstance(result.q, Mixture)
     assert result.elbo == pytest.approx(float(np.log(2 * np.pi)), abs=5 * result.elbo_error + 0.01)
     assert result.diagnose().verdict is Verdict.TRUST
+
+
+def test_the_tail_of_weights_that_are_equal_but_for_rounding_says_nothing():
+    """Heavy-tailed rounding of a right answer is no heavy tail; draws that count twice are looked at."""
+    rng = np.random.default_rng(0)
+    noise = 1e-3 * rng.standard_t(1.2, 2000)
+    weights = smooth(np.clip(noise, -0.5, 0.5))
+    assert weights.khat > weights.limit
+    assert weights.usable
+    heavy = smooth(np.clip(noise, -0.5, 0.5) + np.where(np.arange(2000) < 3, 1.0, 0.0))
+    assert heavy.khat > heavy.limit
+    assert not heavy.usable

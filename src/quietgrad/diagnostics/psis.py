@@ -16,6 +16,9 @@ from .pareto import smoothed_tail
 LEAST = 25
 # Log weights that differ by less are equal: no average could tell, and single precision may add as much.
 EQUAL = 1e-4
+# A largest weight, relative to the average, that needs no look at the tail: with 2,000 draws and a k-hat
+# of 0.7, a mass of w / (draws (1 - k)), a third of a percent, is beyond it.
+TWICE = 2.0
 
 
 class Weights(NamedTuple):
@@ -37,8 +40,17 @@ class Weights(NamedTuple):
 
     @property
     def usable(self) -> bool:
-        """Whether averages with these weights can be relied on."""
-        return self.khat < self.limit
+        """Whether averages with these weights can be relied on.
+
+        Where no draw counts twice, the shape of the tail says nothing: if p is q but for rounding, it is
+        that of the rounding. What lies beyond a largest weight of w times the average is w / draws.
+        """
+        return self.khat < self.limit or self.bounded
+
+    @property
+    def bounded(self) -> bool:
+        """Whether no weight is `TWICE` the average."""
+        return math.isfinite(self.khat) and float(np.max(self.w)) * self.w.size < TWICE
 
     def resample(self, rng: np.random.Generator, count: int) -> Int[np.ndarray, " count"]:
         """Row numbers of `count` draws by their weights, in random order.

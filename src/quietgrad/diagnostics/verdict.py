@@ -185,6 +185,8 @@ def _corrects(evidence: Evidence, found: Findings) -> bool:
         )
         return False
     tail = f"k-hat {weights.khat:.2f}, below the limit of {weights.limit:.2f}"
+    if weights.khat >= weights.limit:
+        tail = f"no importance weight is twice the average (k-hat {weights.khat:.2f})"
     equal = weights.khat == -math.inf
     found.fine.append(f"{'the largest importance weights are equal' if equal else tail}; {worth}")
     if weights.effective < settings.worth:

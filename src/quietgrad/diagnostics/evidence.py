@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 
 from ..evaluation.elbo_terms import UNKNOWN, Difference
 from ..evaluation.points import Points
-from ..families import AbstractFamily, EstimatesDensity, HasMoments
+from ..families import AbstractFamily, EstimatesDensity, HasMoments, ScalesFollow
 from ..targets import Target
 from .budget import Budget
 from .cells import Cells, by_cells, nearest, within
@@ -269,6 +269,10 @@ def _run_chains(
     tell other modes, and move in the target's coordinates, for which there is a program.
     """
     drawn, watched, weights, settings = begun.draws, begun.watched, begun.weights, begun.settings
+    if isinstance(q, ScalesFollow) and watched.selected and even(weights, settings):
+        # Among so many locals no chain in the target's coordinates mixes, and weights have decided.
+        budget.further.append("short chains from q's draws and climbs to other modes")
+        return None
     count, far = _sizes(drawn, settings, budget)
     if not count:
         budget.unseen.append("short chains from q's draws and climbs to other modes")

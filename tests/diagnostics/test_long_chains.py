@@ -130,6 +130,7 @@ def test_a_result_draws_from_the_chains_and_keeps_them_when_saved(key, tmp_path)
     assert math.isfinite(before.khat)
     found = narrow.diagnose(seconds=100)
     assert found.by_chains
+    assert found.chain_draws is not None
     drawn = narrow.posterior(key, 500)
     assert drawn.reliable
     assert math.isnan(drawn.khat)

@@ -72,7 +72,7 @@ class Settled(NamedTuple):
     def objection(self, diverged: float, settings: Diagnostics) -> str:
         """Why the chains are not enough; empty if they are."""
         if diverged > settings.most_diverged:
-            return f"{diverged:.1%} of their moves diverge, so that a narrow part may be missed"
+            return f"{diverged:.2%} of their moves diverge, so that a narrow part may be missed"
         if self.effective * (settings.precise * settings.mean) ** 2 < 1:
             return f"their averages of {self.name} are worth {self.effective:,.0f} draws only"
         if self.scale_error > settings.precise * settings.wide:

@@ -12,7 +12,7 @@ from subjects import accepted
 
 import quietgrad as qg
 from quietgrad import estimators
-from quietgrad.diagnostics.propriety import findings as displacement
+from quietgrad.diagnostics.propriety import displacement
 from quietgrad.estimators import entropy
 from quietgrad.families import WithHyperparametersAndEntropy, beside
 from quietgrad.targets.hyperparameters import fitted_beside, fixed_at
@@ -24,7 +24,7 @@ def test_it_keeps_the_promises_of_a_family(register):
     name = "with-hyperparameters"
     register(name, WithHyperparametersAndEntropy)
     small = [(case, p) for case, p in promises_of(name, largest=2) if case[2] is None]
-    assert len([PROMISES[p].check(case) for case, p in small]) > 20
+    assert len([PROMISES[p].check(case) for case, p in small]) >= len(PROMISES)
 
 
 def prior(z, h):

@@ -36,7 +36,8 @@ def from_log_diagonal(log_diagonal: Float[Array, "side *n"]) -> Float[Array, "tr
 @functools.lru_cache(maxsize=32)
 def _places(side: int) -> Int[np.ndarray, "side side"]:
     """Where each entry is packed; zeros are at the end. A gather of rows, where a scatter is slow."""
-    places = np.full((side, side), triangle_size(side))
+    # Of 32 bits: indices of 64 do not go with arrays of single precision.
+    places = np.full((side, side), triangle_size(side), np.int32)
     places[np.tril_indices(side, -1)] = np.arange(side, triangle_size(side))
     places[np.arange(side), np.arange(side)] = np.arange(side)
     return places

@@ -50,6 +50,46 @@ jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_pycollect_makeitem():
+    """Cases of a test that is marked `turns(n)` are slow, but for one of n.
+
+    Parameters that make a product take their turns along its diagonals, and each value of each of them
+    is met in every run.
+    """
+    made = yield
+    if isinstance(made, list):
+        _take_turns(made)
+    return made
+
+
+def _ranks(cases, names):
+    """Which of the values of parameters that are given together each case has, by number."""
+    values = [tuple(id(case.callspec.params[name]) for name in names) for case in cases]
+    order = list(dict.fromkeys(values))
+    return [order.index(value) for value in values]
+
+
+def _take_turns(items):
+    cases = [item for item in items if item.get_closest_marker("slow") is None]
+    asked = cases[0].get_closest_marker("turns") if cases else None
+    if asked is None or not hasattr(cases[0], "callspec"):
+        return
+    together = [mark.args[0] for mark in cases[0].iter_markers("parametrize")]
+    together = [name.replace(",", " ").split() if isinstance(name, str) else name for name in together]
+    alone = {*cases[0].callspec.params}.difference(*together)
+    ranks = [_ranks(cases, names) for names in (*together, *([name] for name in sorted(alone)))]
+    (number,) = asked.args
+    often = {place for place, row in enumerate(zip(*ranks, strict=True)) if sum(row) % number == 0}
+    often = often or {0}
+    for column in ranks if len(ranks) > 1 else ():
+        for value in set(column) - {column[place] for place in often}:
+            often.add(column.index(value))
+    for place, case in enumerate(cases):
+        if place not in often:
+            case.add_marker(pytest.mark.slow)
+
+
 @pytest.fixture
 def key(request):
     """A fixed seed folded with the test's name: the same on every run, different in every test."""

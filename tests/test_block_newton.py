@@ -39,6 +39,7 @@ def columns(times, structure):
     return np.asarray(jax.jit(each)(jnp.eye(structure.dim)))
 
 
+@pytest.mark.turns(5)
 @structures
 def test_blocks_are_those_of_the_dense_hessian(structure, kind):
     structure = structure.with_kind(kind)
@@ -56,6 +57,7 @@ def test_blocks_are_those_of_the_dense_hessian(structure, kind):
     assert product_count(structure) == expected
 
 
+@pytest.mark.turns(3)
 @structures
 def test_blocks_in_a_basis(structure, kind):
     """B'HB from products with the basis, and from the blocks of H."""
@@ -72,6 +74,7 @@ def test_blocks_in_a_basis(structure, kind):
         np.testing.assert_allclose(as_dense(matrix, structure), expected, rtol=0, atol=1e-13 * size)
 
 
+@pytest.mark.turns(3)
 @structures
 def test_elimination_solves_and_finds_the_covariance(structure, kind, key):
     structure = structure.with_kind(kind)
@@ -87,6 +90,7 @@ def test_elimination_solves_and_finds_the_covariance(structure, kind, key):
     np.testing.assert_array_equal(q.mean(), mean)
 
 
+@pytest.mark.turns(5)
 @structures
 def test_one_step_is_exact_for_a_gaussian(structure, kind, key):
     structure = structure.with_kind(kind)
@@ -126,6 +130,7 @@ def narrow(q):
     return q.with_root(1 + 0.1 * q.loc, root)
 
 
+@pytest.mark.turns(3)
 @structures
 def test_steps_are_those_of_the_dense_formula(structure, kind, key):
     """Two steps, the second a short one from an average, against dense averages at the same points."""
@@ -197,6 +202,7 @@ def test_decrement_is_what_a_step_gains(kind, key):
     assert abs(there.nats) < 1e-20
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("kind", KINDS)
 def test_decrement_in_the_metric_of_the_target(kind, key):
     """Far too wide a q: its own covariance would promise too much along the way to the mean."""
@@ -230,6 +236,7 @@ def hierarchy(groups, dtype=float, rows=10):
     return log_density, Structure([0, 1], np.arange(2, groups + 2)[:, None])
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
 def test_a_hierarchy_of_many_groups(dtype, key):
     """Damped steps from unit scales around zero end where little is left to gain, in both precisions."""

@@ -62,6 +62,7 @@ def test_unknown_model_is_refused_by_name():
         brought.load("radom")
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("double", [False, True], ids=["float32", "float64"])
 @pytest.mark.parametrize("name", rarely(brought.REGISTRY, every=9))
 def test_density_and_gradient_are_finite_where_fits_start(name, double):
@@ -75,6 +76,7 @@ def test_density_and_gradient_are_finite_where_fits_start(name, double):
     assert np.any(np.asarray(grad) != 0)
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("name", rarely(brought.REGISTRY, every=12))
 def test_density_is_that_of_the_models_own_language(name):
     """Up to a constant, at points of our order of coordinates and of theirs: the same names in both."""

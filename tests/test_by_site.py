@@ -29,6 +29,7 @@ def target():
     return qg.Target.from_logdensity(log_density, example=example)
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("flow", [False, True])
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
 def test_a_product_is_its_parts_in_their_places(flow, dtype, key):

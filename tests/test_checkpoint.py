@@ -45,6 +45,7 @@ def resumed(name, directory, number):
     raise AssertionError("the fit does not get any further")
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize(
     "name",
     [pytest.param(n, marks=pytest.mark.slow) if n in SLOW else n for n in checkpoint_fits.FITS],

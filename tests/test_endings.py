@@ -102,6 +102,7 @@ def in_turn(targets):
     )
 
 
+@pytest.mark.turns(2)
 @in_turn(BROKEN)
 def test_what_cannot_be_fitted_is_said_and_named(name, method, family):
     target, status, words = BROKEN[name]
@@ -111,6 +112,7 @@ def test_what_cannot_be_fitted_is_said_and_named(name, method, family):
     assert result.steps <= 10_000
 
 
+@pytest.mark.turns(2)
 @in_turn(FINE)
 def test_converged_is_said_only_where_the_known_answer_agrees(name, method, family):
     target, best = FINE[name]
@@ -121,6 +123,7 @@ def test_converged_is_said_only_where_the_known_answer_agrees(name, method, fami
     assert arrived or result.status is Status.BUDGET, (result.elbo, result.status)
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("method", ["auto", "saa"])
 def test_a_density_that_overflows_far_out_is_fitted(method):
     """By quadrature on a grid around its mode, log of the integral is -1.19: no ELBO is above it."""
@@ -204,6 +207,7 @@ def send_ctrl_c(moment):
     os.kill(os.getpid(), signal.SIGINT)
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("count", [3, pytest.param(9, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("method", ["auto", "saa", "sgd"])
 def test_ctrl_c_at_any_moment_returns_the_best_answer_so_far(slow, method, count):

@@ -31,6 +31,7 @@ MOST_LINES = 60
 LONG = ("vi_then_nuts", "semi_implicit")
 
 
+@pytest.mark.turns(2)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.slow if name in LONG else ()) for name in SAYS]

@@ -75,6 +75,7 @@ def test_result_says_how_it_went(fitted):
     assert "judged 101 times" in text
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("method", ["auto", "saa", "sgd"])
 @pytest.mark.parametrize("name", ["mean-field", "full-rank"])
 def test_the_clock_is_the_wall_clock_of_the_call(method, name, key):

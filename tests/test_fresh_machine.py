@@ -21,6 +21,7 @@ def test_caches_are_of_this_process():
     assert Path(str(config.compiledir)).is_relative_to(caches)
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("days", [None, 1])
 def test_pymc_is_imported_without_an_error(days, tmp_path):
     """At the first time on a machine and at the first of another day, when its ArviZ warns."""

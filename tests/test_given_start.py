@@ -88,6 +88,7 @@ def test_a_flow_without_a_mean_field_member_stays_at_its_optimum():
     assert result.status is qg.Status.CONVERGED, result.hint
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("family", ["mean-field", "full-rank", "low-rank", "real-nvp-whitened"])
 def test_a_start_in_the_higher_mode_stays_with_it(family):
     target, key = bimodal(), jr.key(2)
@@ -137,6 +138,7 @@ SETTINGS = {
 }
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_no_method_ends_below_its_start(setting, optima):
     """From an optimum, and from a place that is a nat or so off."""
@@ -161,6 +163,7 @@ def rows_and_start():
     return target, np.linalg.solve(precision, x.T @ y), precision
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("family", [qg.MeanField, qg.FullRank, qg.LowRank, qg.RealNVP])
 def test_minibatch_fits_go_on_from_the_start(family, key):
     target, mean, precision = rows_and_start()
@@ -239,6 +242,7 @@ def test_a_checkpoint_tells_a_given_start_from_a_name(key, tmp_path, optima):
         qg.fit(TARGET, "full-rank", checkpoint=tmp_path / "named", key=key)
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("dim", [5, 300])
 def test_a_start_that_only_says_the_rank_does_no_harm(dim, key):
     """A random member, as `init` makes it: the starts of a fit by name beat it."""

@@ -51,6 +51,7 @@ def accepting():
     return {name: e for name, e in made.items() if e.refuses(target, q) is None}
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("name", [name for name, e in accepting().items() if not e.biased])
 def test_gradient_is_that_of_the_elbo(name, key):
     (target, q), estimator = small_problem(), accepting()[name]

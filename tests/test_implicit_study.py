@@ -25,6 +25,7 @@ def spec_of(study):
     return tomllib.loads((study.HERE / "small.toml").read_text())
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize(
     "part", [pytest.param("scores", marks=pytest.mark.slow), "distances", "energies"]
 )

@@ -25,6 +25,7 @@ def by_eigenvalues(z):
     return jnp.sum(jnp.log(jnp.linalg.eigvalsh(jnp.outer(z, z) + jnp.eye(3))))
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize(
     ("f", "count"),
     [

@@ -39,6 +39,7 @@ def done(many):
     return [result for result in many if result is not None]
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("method", METHODS, ids=["auto", "sgd"])
 def test_nothing_is_compiled_after_the_first(method, key):
     targets = [qg.Target(log_prior, log_likelihood, regression(seed), dim=2) for seed in range(4)]

@@ -99,6 +99,7 @@ def test_metrics_are_those_of_all_rows(kind, files, blocks, data, key):
         assert there == pytest.approx(here, rel=1e-12)
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("method", ["auto", qg.Sgd(steps=600, evaluate_every=300)])
 @pytest.mark.parametrize("kind", ["mapped", "blocks"])
 @pytest.mark.usefixtures("small")

@@ -99,12 +99,14 @@ def test_pymc_draws_by_arviz():
     assert np.all(found.gain["rate"] > 30)
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("name", CASES)
 def test_numpyro_models_can_be_unconstrained(name):
     case = CASES[name]
     _round_trip(qg.Target.from_numpyro(case.model, *case.args, **case.kwargs))
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("name", MODELS)
 def test_pymc_models_can_be_unconstrained(name):
     _round_trip(qg.Target.from_pymc(MODELS[name]()))

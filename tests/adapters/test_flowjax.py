@@ -43,6 +43,7 @@ def test_a_spline_flow_beats_full_rank_on_a_banana(key):
     assert spline.elbo < best + 5 * spline.elbo_error
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("cls", [CouplingFlow, SplineFlow, AutoregressiveFlow])
 def test_it_starts_from_a_mean_field_solution(cls, key):
     solution = family("mean-field", 3)

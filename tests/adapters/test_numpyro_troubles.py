@@ -150,6 +150,7 @@ def log_prior(target, survival, z):
     return -potential_energy(alone, (), {}, target.point(z))
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("survival", STAYS, ids=lambda f: f.__name__)
 def test_states_are_summed_out_inside_a_scan(survival, key):
     target = qg.Target.from_numpyro(recapture, survival, HISTORY, SEX)

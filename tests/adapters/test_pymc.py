@@ -75,6 +75,7 @@ DIMS = {
 }
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("name", MODELS)
 def test_log_density_and_variables_are_pymcs(name):
     model = MODELS[name]()
@@ -91,6 +92,7 @@ def test_log_density_and_variables_are_pymcs(name):
         np.testing.assert_allclose(variables[variable.name], value, rtol=1e-6)
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("name", MODELS)
 def test_names_dims_coords_and_shapes_come_back(name, key):
     """At a q that was not fitted: labels do not depend on it."""

@@ -70,6 +70,7 @@ def many_gradients(svi, loss, flat, back, key):
     return jax.jit(lambda keys: jax.lax.map(one, keys, batch_size=500))(jr.split(key, REPEATS))
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("name", GUIDES)
 def test_gradient_is_trace_elbos_in_the_mean(name, key):
     svi = SVI(regression, GUIDES[name](), optax.adam(0.05), Trace_ELBO())
@@ -89,6 +90,7 @@ def logistic_regression(x, y):
     numpyro.sample("y", dist.Bernoulli(logits=x @ w), obs=y)
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("guide", [autoguide.AutoNormal, autoguide.AutoMultivariateNormal])
 def test_noise_near_the_optimum_is_a_fifth_or_less(guide, key):
     """Under NumPyro's own loop, and at the answer it comes to."""

@@ -191,6 +191,7 @@ def _normal_equations(phi, columns):
     return square, sum(c.T @ p for c, p in zip(columns, phi, strict=True)) / len(phi)
 
 
+@pytest.mark.turns(2)
 @SHARED
 @pytest.mark.parametrize(("criterion", "solver", "source"), cases(refused=False))
 def test_every_combination_fits_in_an_estimator(criterion, solver, source, shared, key):

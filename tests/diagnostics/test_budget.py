@@ -127,6 +127,7 @@ def hierarchy(groups, dtype):
     return Target.from_logdensity(log_density, groups + 1), mean
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
 def test_of_many_coordinates_the_coupled_ones_and_a_sample_are_judged(dtype):
     """Given the others, mu has precision 1 + groups; its own is about half of that: q's sd is 0.71."""
@@ -147,6 +148,7 @@ def test_of_many_coordinates_the_coupled_ones_and_a_sample_are_judged(dtype):
     assert any("judged 100 of 601 coordinates" in line for line in found.reasons)
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
 def test_noise_in_one_of_many_coordinates_is_no_fault_and_a_fault_is_found(dtype):
     """700 independent coordinates: all right, and then one of them an sd off."""

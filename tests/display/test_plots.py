@@ -22,6 +22,7 @@ def drawn(figure):
     return out.getvalue()
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("noise", [NOISE, None], ids=["noise", "no noise"])
 @pytest.mark.parametrize("most", [0, 3, 6])
 def test_panels(noise, most):

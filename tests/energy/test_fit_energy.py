@@ -56,6 +56,7 @@ def test_a_gaussian_is_found_and_its_log_z_is_right():
     assert abs(log_z.value - exact) < 5 * log_z.error + 1e-3
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("name", ["stein", "pcd", "cd", "jarzynski", "score-matching"])
 def test_every_method_raises_the_likelihood(name):
     def log_likelihood(params):

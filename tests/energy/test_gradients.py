@@ -43,6 +43,7 @@ def exact(energy, data):
     return jax.grad(lambda energy: -energy.log_likelihood(data))(energy)
 
 
+@pytest.mark.turns(2)
 @PRECISIONS
 @pytest.mark.parametrize("start", ["persistent", "rows", "noise"])
 def test_second_order_is_exact_for_a_gaussian_energy(start, dtype, key):
@@ -99,12 +100,14 @@ def replicated(method, key):
     return replicate(once, 20_000, key)
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("name", UNBIASED)
 def test_what_claims_to_be_unbiased_is(name, key):
     assert not UNBIASED[name].biased
     assert_mean(replicated(UNBIASED[name], key), ravel_pytree(exact(ENERGY, DATA))[0])
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("name", BIASED)
 def test_what_declares_a_bias_has_one(name, key):
     assert BIASED[name].biased
@@ -119,6 +122,7 @@ def test_every_method_is_there():
     assert not REGISTRY["pcd"]().biased
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize(("order", "share"), [(1, 0.4), (2, 0.15)])
 def test_stein_weights_take_noise_away(order, share, key):
     """Ten coordinates, 400 exact draws: some 0.18 and 0.06 are usual for random machines."""
@@ -153,6 +157,7 @@ def test_stein_weights_mend_chains_that_have_not_arrived(key):
     assert ours < 0.1 * plain
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("name", MOVES)
 def test_adjusted_moves_leave_the_density_as_it_is(name, key):
     move, scale = MOVES[name](), jnp.ones(2)

@@ -60,6 +60,7 @@ def test_beta_from_the_same_draws_moves_the_mean(beta, biased, key):
         assert_mean(found, 0.0)
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("kind", ["mean-field", "full-rank", "low-rank"])
 def test_quiet_is_silent_where_q_is_the_posterior(kind):
     """Not small on average: nothing, draw by draw, but rounding."""

@@ -65,6 +65,7 @@ def learned(made, target, q, key):
     return run(made.init(target, q), key)
 
 
+@pytest.mark.turns(2)
 @EVERY_FAMILY
 def test_quadcv_is_exact_once_fitted(name, key):
     q, target = optimum(name)
@@ -83,6 +84,7 @@ def test_taylor_is_exact(name, move, key):
     assert ratio(target, move(q), estimator("taylor"), key) < EXACT
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("entropy", ["sampled", "closed", "stl"])
 @EVERY_FAMILY
 def test_least_squares_stein_weights_are_exact(name, entropy, key):

@@ -84,6 +84,7 @@ FORMS = {
 }
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize(("form", "name"), CASES)
 def test_mean_over_batches_and_draws_is_the_gradient(form, name, key):
     """With rows remembered from different places, by quadrature and standard errors."""
@@ -206,6 +207,7 @@ def test_unknown_order_is_refused(order):
         estimator("joint", order=order, scale="none")
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("settings", [{}, {"order": 2}], ids=["order 1", "order 2"])
 def test_fit_on_minibatches_finds_the_posterior(settings, key):
     """Mean-field on a Gaussian posterior: means are exact, precisions are the Hessian's diagonal."""

@@ -76,6 +76,7 @@ def often(kind, name):
     return kind == "full-rank" or EXACT.index(kind) % len(TARGETS) == list(TARGETS).index(name)
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize(
     ("kind", "name"),
     [
@@ -129,6 +130,7 @@ def ends(name):
     return np.asarray(elbos(target, q, qg.estimator(name, draws=2), jr.split(jr.key(7), 8)), float)
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("name", ["quiet", "quadcv", "quadcv-fast"])
 def test_bold_steps_of_a_full_rank_family_end_no_lower_than_plain_ones(name):
     ours, plain = ends(name), plain_ends()
@@ -139,6 +141,7 @@ def test_bold_steps_of_a_full_rank_family_end_no_lower_than_plain_ones(name):
     assert np.mean(ours) >= np.mean(plain) - 5 * error, (ours, plain)
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("kind", in_turn())
 @pytest.mark.parametrize("stick", [False, True])
 def test_a_chosen_entropy_is_one_of_the_others(kind, stick, key):
@@ -164,6 +167,7 @@ def test_a_chosen_sampler_is_one_of_the_others(paired, name, key):
     )
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("kind", ["mean-field", "full-rank", "low-rank"])
 def test_looks_see_the_variances_that_are_there(kind, key):
     """Averaged looks beside the ratios of the four estimators, within both errors."""

@@ -43,6 +43,7 @@ def gradients(made, target, q, count, key):
     return replicate(lambda k: ravel_pytree(made.step(target, q, state, key=k)[0].grad)[0], count, key)
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("name", FORMS)
 @pytest.mark.parametrize("target", STAIRS)
 def test_stairs_are_differentiated(target, name, key):

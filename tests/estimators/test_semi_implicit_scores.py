@@ -60,6 +60,7 @@ def test_first_order_is_exact_for_a_linear_generator_from_any_points(dim, mixing
     np.testing.assert_allclose(found, gaussian_score(generator, w), rtol=1e-7, atol=1e-7)
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
 @pytest.mark.parametrize("kind", [SteinChain, SteinLinearised])
 def test_stein_scores_of_a_linear_generator_are_exact_but_for_the_penalty(kind, dtype):
@@ -102,6 +103,7 @@ def test_a_chain_from_the_draw_is_unbiased_given_the_point():
     assert_mean(np.asarray(found), np.asarray(truth), slack=0.02)
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize(
     "score",
     [
@@ -158,6 +160,7 @@ def test_step_size_is_adapted_to_the_acceptance():
         assert abs(float(jnp.mean(chain(w, eps, jr.key(14)))) - 0.9) < 0.06
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("name", REGISTRY)
 def test_points_do_not_depend_on_each_other(name):
     """A batch of points is a loop over them, but for keys and what is shared."""

@@ -102,6 +102,7 @@ ASKED = {
 TRUTH = np.array([0.0, 0.3, np.exp(0.125), 0.5])
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("chains", [1, 4], ids=["one chain", "four chains"])
 def test_means_are_unbiased_and_errors_honest(chains):
     target, rng = qg.Target.from_logdensity(bent, 2), np.random.default_rng(3)

@@ -118,6 +118,7 @@ def volatility_target():
     return Target.from_logdensity(log_density, dim=GROUPS + 2)
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("case", ["laplace", "skewed", "chain"])
 def test_values_and_slopes_of_many_globals_are_those_of_the_marginal(case):
     """The slope without derivatives of factors, by automatic ones and by differences."""
@@ -192,6 +193,7 @@ def carried(q, e):
     return jax.vmap(q.transport_and_log_prob)(e)
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("kind", ["arrowhead", "skewed", "chain"])
 @pytest.mark.parametrize("flow", [False, True])
 def test_hierarchies_on_the_host_are_those_on_the_device(kind, flow):
@@ -209,6 +211,7 @@ def test_hierarchies_on_the_host_are_those_on_the_device(kind, flow):
     assert np.allclose(q.host_inverse(host_z), e, atol=1e-6)
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("kind", ["arrowhead", "chain"])
 @pytest.mark.parametrize("flow", [False, True])
 def test_a_nested_hierarchy_is_a_family(kind, flow):

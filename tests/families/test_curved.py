@@ -27,6 +27,7 @@ def draws(order, count=7):
     return np.random.default_rng(1).standard_normal((count, len(order)))
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("order", ORDERS)
 def test_the_host_s_map_is_the_layer_s(order):
     (host, layer), u = bends(order), draws(order)
@@ -36,6 +37,7 @@ def test_the_host_s_map_is_the_layer_s(order):
     np.testing.assert_allclose(found.log_det, log_det, atol=1e-12)
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("order", ORDERS)
 def test_log_determinant_and_inverse(order):
     (_, layer), u = bends(order), draws(order)
@@ -62,6 +64,7 @@ def test_scores_are_the_gradient_of_the_density(order):
         np.testing.assert_allclose(score[:, i], rise, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("order", ORDERS)
 def test_pulled_back_cotangents_are_gradients(order):
     (host, layer), u = bends(order), draws(order)

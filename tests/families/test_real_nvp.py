@@ -19,6 +19,7 @@ def shapes(network):
     return [w.shape for w in network.weights]
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("dim", DIMS)
 def test_networks_have_the_papers_widths(dim):
     first, second = RealNVP.init(dim, key=jr.key(0)).layers
@@ -29,6 +30,7 @@ def test_networks_have_the_papers_widths(dim):
             assert [b.shape for b in network.biases] == [(8,), (16,), (16,), (moved,)]
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("dim", DIMS)
 def test_first_layer_keeps_the_first_half_and_the_second_the_other(dim):
     first, second = RealNVP.init(dim, key=jr.key(0)).layers

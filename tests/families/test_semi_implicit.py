@@ -58,6 +58,7 @@ def slopes_of(q, z):
     return jax.vmap(jax.grad(q.log_prob))(z)
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("prior_share", [0.0, 0.25, 1.0])
 def test_bounds_hold_the_log_density_between_them(prior_share):
     """In the mean, by a z-test; and weights that include eps have no bias as importance weights."""
@@ -84,6 +85,7 @@ def test_more_nodes_close_the_gap():
     assert gaps[0] > 2 * gaps[1] > 4 * gaps[2] > 0
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
 def test_a_linear_generator_has_equal_bounds(dtype):
     """The proposal is then q(eps | w) itself."""
@@ -98,6 +100,7 @@ def test_a_linear_generator_has_equal_bounds(dtype):
     np.testing.assert_allclose(upper, exact, rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("mixing", [1, 3, 7])
 def test_the_start_is_the_gaussian(mixing):
     """Whatever the dimension of eps, and from a trained member as well."""
@@ -141,6 +144,7 @@ def fitted():
     return qg.fit(qg.Target(banana, dim=2), "semi-implicit", key=jr.key(0))
 
 
+@pytest.mark.slow
 def test_a_fit_gains_on_the_gaussian_and_stays_below_the_evidence(fitted):
     full = qg.fit(qg.Target(banana, dim=2), "full-rank", key=jr.key(0))
     assert fitted.elbo - full.elbo > 5 * math.hypot(fitted.elbo_error, full.elbo_error)
@@ -156,6 +160,7 @@ def test_everything_works_on_the_result(fitted):
     assert np.isfinite(np.asarray(corrected.points)).all()
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("name", ["sivi", "uivi", "uivi-stein", "ksivi"])
 def test_estimators_lead_upwards(name):
     q = SemiImplicit.init(2, key=jr.key(3), widths=(16,))

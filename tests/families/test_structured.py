@@ -55,6 +55,7 @@ def registered(register):
         register(name, made)
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("dim", [*DIMS[:2], pytest.param(DIMS[2], marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", MEMBERS)
 def test_they_keep_the_promises_of_a_family(name, dim):
@@ -71,6 +72,7 @@ def dense(q):
     return np.asarray(jax.jit(jax.jacobian(q.transport))(jnp.zeros(q.dim)))
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("kind", ["arrowhead", "chain"])
 @pytest.mark.parametrize("structure", STRUCTURES, ids=str)
 def test_the_precision_has_the_zeros_of_the_structure(structure, kind):
@@ -101,6 +103,7 @@ def test_mean_field_is_inside_and_low_rank_is_not(kind, key):
         q.start_from(LowRank.init(q.dim, key=key), key=key)
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("kind", ["arrowhead", "chain"])
 def test_full_rank_has_them_inside(kind, key):
     q = member(STRUCTURES[2], kind)
@@ -178,6 +181,7 @@ def test_no_array_has_two_long_axes(kind):
     assert max(sizes) < 30 * dim
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("kind", ["arrowhead", "chain"])
 def test_scale_gradient_is_the_natural_gradient(kind):
     """Half its squared length is half of g'F^-1 g, with g and F by autodiff over R's parameters."""

@@ -92,6 +92,7 @@ def test_a_fixed_estimator_is_kept(target):
     assert "choose" not in [d.kind for d in result.decisions]
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("family", ["low-rank", "full-rank", "real-nvp-affine"])
 def test_a_richer_family_never_ends_below_the_mean_field_one(family, target, fitted):
     result = qg.fit(target, family, method=qg.Auto(by_clock=False, steps=2000), key=jr.key(4))
@@ -166,6 +167,7 @@ def straight(z):
     return -3.0 * jnp.sum(jnp.logaddexp(z, -0.5 * z)) - 0.2 * jnp.sum(z) ** 2
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("condition", [1e2, 1e4, 1e6])
 def test_affine_maps_of_the_target_do_not_change_a_full_rank_fit(condition, key):
     """ELBOs of a target and of the same target in other coordinates are equal up to the determinant."""
@@ -190,6 +192,7 @@ def batched():
     )
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("family", ["mean-field", "full-rank"])
 def test_minibatches(family):
     target = batched()

@@ -32,6 +32,7 @@ def check(y, result):
     assert np.all(np.abs(np.log(g.std(axis=0) / known.std)) < SHARE + error)
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize(("groups", "tau"), [(100, 0.7), (1000, 1.0)])
 def test_a_normal_hierarchy_is_right(groups, tau):
     y = normal_groups(groups, tau=tau)

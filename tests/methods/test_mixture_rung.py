@@ -36,6 +36,7 @@ def near_zero(result, floor):
     return abs(result.elbo) < 5 * result.elbo_error + floor
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("seed", [0, 1])
 def test_a_cross_is_fitted_though_the_moments_of_a_gaussian_are_right(seed):
     """KL(q||p) of the best Gaussian is 0.4 nats. The floor is the acceptance's 0.02."""

@@ -42,6 +42,7 @@ def test_minibatches_are_refused(gaussian):
         qg.fit(target, method="saa", batch_size=2, key=jr.key(1))
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("family", ["full-rank", "real-nvp-affine", "real-nvp"])
 def test_every_family_ends_with_a_finite_answer(gaussian, family):
     result = qg.fit(gaussian, family, method=qg.Saa(polish_steps=100), key=jr.key(1))

@@ -41,6 +41,7 @@ def in_both_precisions(table):
     )
 
 
+@pytest.mark.turns(2)
 @in_both_precisions(models.PROPER)
 def test_no_proper_posterior_is_accused(name, dtype):
     with precision(dtype):
@@ -49,6 +50,7 @@ def test_no_proper_posterior_is_accused(name, dtype):
             assert tails == []
 
 
+@pytest.mark.turns(2)
 @in_both_precisions(models.IMPROPER)
 def test_every_improper_posterior_is_found_and_named(name, dtype):
     make, words = models.IMPROPER[name]
@@ -89,6 +91,7 @@ def test_a_narrow_normal_is_no_spike():
         assert spike(probe, np.full(1, 0.3), np.ones(1), [0], start_std=np.ones(1)) is None
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize(
     "name",

@@ -74,6 +74,7 @@ def selected(page, name, value):
     page.select_option(f"select[name={name}]", before)
 
 
+@pytest.mark.turns(2)
 def test_nothing_is_asked_for_and_nothing_complains(page):
     page.wait_for_timeout(300)
     outside = [url for url in page.seen["requests"] if not url.startswith(("file:", "data:"))]

@@ -135,6 +135,7 @@ def test_a_mean_field_fit_moves_in_the_posterior_s_own_matrix():
     np.testing.assert_allclose(hessian, -np.eye(2), atol=1e-6)
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("sampler", list(ENGINES))
 def test_every_sampler_finds_the_moments(sampler):
     pytest.importorskip(ENGINES[sampler][0])

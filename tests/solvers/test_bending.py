@@ -31,6 +31,7 @@ def skewed(z):
     return jnp.sum(0.5 * z - jnp.exp(z)) - np.log(np.pi)
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("density", [banana, reversed_banana, funnel, skewed])
 def test_a_bend_follows_what_a_gaussian_cannot(density):
     """The log evidence of each is zero, so that the ELBO is minus the divergence."""

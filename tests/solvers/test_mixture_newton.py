@@ -53,6 +53,7 @@ def test_steps_lead_to_the_posterior():
     np.testing.assert_allclose(run.best.q.weights(), [0.4, 0.6], atol=0.02)
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("family", ["mixture", "auto"])
 def test_crossed_ridges_are_fitted(family):
     result = qg.fit(target_of(CROSS), family, key=jr.key(0))

@@ -73,6 +73,7 @@ def bent(z):
     return -jnp.sum(jnp.exp(0.7 * z)) + jnp.sum(z) - 0.3 * jnp.sum(z) ** 2
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("name", ["mean-field", "full-rank"])
 def test_the_fixed_point_is_stationary_for_the_elbo(name, key):
     """On a target that is no Gaussian, a long stochastic fit finds nothing better."""

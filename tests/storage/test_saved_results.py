@@ -98,6 +98,7 @@ def check_same(found, result):
 
 
 # A file knows arrays and not families: from family to family precisions take turns.
+@pytest.mark.turns(3)
 @pytest.mark.parametrize(
     ("name", "dtype"),
     [
@@ -114,6 +115,7 @@ def test_every_family_comes_back_bit_for_bit(name, dtype, fitted, tmp_path):
     assert found.q.dtype == dtype
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("kind", ["arrowhead", "chain"])
 def test_structured_families_come_back(kind, fitted, tmp_path):
     q = member(STRUCTURES[0], kind)
@@ -130,6 +132,7 @@ def test_bases_come_back(base, fitted, tmp_path):
     assert found.q.base == base
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize(
     ("kind", "dim", "settings"),
     [
@@ -159,6 +162,7 @@ def test_a_family_with_functions_needs_one_like_it(fitted, tmp_path):
         qg.load(tmp_path / "fit.quietgrad", family=qg.MeanField.init(3, key=jr.key(0)))
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("name", METHODS)
 def test_every_method_comes_back(name, tmp_path):
     made = METHODS[name]()
@@ -212,6 +216,7 @@ def test_the_names_of_a_pymc_model_and_its_labels_come_back(tmp_path):
     )
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize(
     "example",
     [{"b": jnp.zeros(2), "a": jnp.zeros(())}, Place(jnp.zeros(()), jnp.zeros(2)), [jnp.zeros(3)]],

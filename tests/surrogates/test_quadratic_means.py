@@ -39,6 +39,7 @@ def dense(v):
     return np.exp(v.log_scale) * (np.diag(v.diagonal) + np.asarray(v.left) @ np.asarray(v.right).T)
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize(("name", "base"), ON_BASES)
 def test_closed_form_mean_is_the_monte_carlo_mean(name, base, key):
     """grad_lambda E f~ against the average of per-draw gradients J'(b + B (z - z0))."""
@@ -106,6 +107,7 @@ def test_symmetric_fit_is_the_better_one(key):
 
 
 # The surrogate sees of a flow what it sees of another: points and pull backs.
+@pytest.mark.turns(4)
 @pytest.mark.parametrize(
     ("name", "per_block"),
     [
@@ -161,6 +163,7 @@ def test_coefficient_does_not_know_the_current_draws(surrogate, key):
     assert one.surrogate.averages.products.cross != other.surrogate.averages.products.cross
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("name", EXACT)
 def test_quadcv_takes_the_closed_form_where_there_is_one(name):
     q, target = family(name, 2), bent_target(2)

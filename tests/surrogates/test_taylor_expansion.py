@@ -23,6 +23,7 @@ from quietgrad.families import HasDiagonalScale, HasMoments, MeanField, bases
 LOCATION_SCALE = [name for name, cls in families.REGISTRY.items() if issubclass(cls, HasMoments)]
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("name", LOCATION_SCALE)
 def test_exact_scale_is_the_explicit_column_with_coefficient_one(name, key):
     target, q = bent_target(3), family(name, 3)
@@ -49,6 +50,7 @@ def cheap_cases():
     ]
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize(("scale", "name"), cheap_cases())
 def test_cheap_scale_parts_are_unbiased_and_exact_for_the_location(scale, name, key):
     target, q = target_2d("curved"), family(name, 2)

@@ -368,6 +368,7 @@ def precision(request, monkeypatch):
         yield
 
 
+@pytest.mark.turns(2)
 @pytest.mark.usefixtures("precision")
 @pytest.mark.parametrize("way", WAYS)
 def test_a_target_made_anew_has_the_data_of_now(way, key):
@@ -388,6 +389,7 @@ def test_a_target_made_anew_has_the_data_of_now(way, key):
     assert mean_of(target, key) == pytest.approx(exact(SECOND), abs=1e-4)
 
 
+@pytest.mark.turns(2)
 @pytest.mark.usefixtures("precision")
 @pytest.mark.parametrize("way", sorted({*WAYS} - {*PARTS_OF_THE_PROGRAM}))
 def test_new_numbers_in_arrays_compile_nothing(way, key):
@@ -413,6 +415,7 @@ def shifted(offset):
 BATCHES = qg.Sgd("quiet", optax.adam(optax.cosine_decay_schedule(0.3, 500)), steps=500)
 
 
+@pytest.mark.turns(2)
 @pytest.mark.usefixtures("precision")
 def test_minibatches_have_the_captured_data_of_their_target(key):
     """Rows come in other numbers than the target has: the function is traced again, and may not mix."""

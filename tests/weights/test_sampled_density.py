@@ -49,6 +49,7 @@ def test_order_one_is_exact_for_the_mean_of_a_gaussian(draws, dtype, key):
     assert_same(w @ points, mean.astype(dtype), operations=draws, scale=size)
 
 
+@pytest.mark.turns(2)
 @PRECISIONS
 @pytest.mark.parametrize("draws", [10, 40])
 def test_order_two_is_exact_for_second_moments_of_a_gaussian(draws, dtype, key):
@@ -79,6 +80,7 @@ def test_ridge_in_sample_solves_for_ones(order, draws, key):
     assert_close(qg.stein_weights(points, scores, order=order), solved / np.sum(solved))
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("folds", FOLDS)
 @pytest.mark.parametrize(
     "solver", [*(s() for s in GRAM_SOLVERS.values()), GradientDescent("converge")], ids=repr
@@ -100,6 +102,7 @@ def test_columns_are_used_where_they_are_fewer():
     assert isinstance(design_of(KERNELS["gaussian"](), x, x), GramDesign)
 
 
+@pytest.mark.turns(3)
 @PRECISIONS
 @pytest.mark.parametrize("folds", FOLDS)
 @pytest.mark.parametrize("kernel", KERNELS)
@@ -153,6 +156,7 @@ UNBIASED = {
 }
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("name", UNBIASED)
 def test_cross_fitted_weights_are_unbiased(name, key):
     assert_mean(estimates(key, **UNBIASED[name]), TRUTH)

@@ -14,7 +14,7 @@ from quietgrad.diagnostics.charts import PlainChart
 from quietgrad.diagnostics.diagnose import diagnose
 from quietgrad.diagnostics.diagnosis import Ending, Verdict
 from quietgrad.diagnostics.draws import draw
-from quietgrad.diagnostics.long_chains import Begun, run_on, settled
+from quietgrad.diagnostics.long_chains import Begun, Settled, run_on, settled
 from quietgrad.diagnostics.metric import metric_of
 from quietgrad.diagnostics.settings import Diagnostics
 from quietgrad.diagnostics.watched import Watched
@@ -100,6 +100,19 @@ def test_an_average_that_moves_is_seen(rng):
     assert at_rest.effective > 400
     moving = states + np.array([0.5, 0.0]) * (np.arange(64) >= 32)[:, None, None]
     assert settled(watched, moving, Diagnostics()).drift > 1
+
+
+def test_chains_end_where_going_on_would_not_be_enough():
+    """Effective sizes grow with the moves, errors of scales with their root; divergences stay."""
+    settings = Diagnostics()
+    slow = Settled(effective=60.0, scale_error=0.01, drift=0.0, name="tau")
+    assert slow.objection(0.0, settings)
+    assert slow.within_reach(4.0, 0.0, settings)
+    assert not slow.within_reach(2.0, 0.0, settings)
+    assert not slow.within_reach(4.0, 2 * settings.most_diverged, settings)
+    rough = slow._replace(effective=1e4, scale_error=0.12)
+    assert rough.within_reach(4.0, 0.0, settings)
+    assert not rough.within_reach(2.0, 0.0, settings)
 
 
 def diagnosed(rng, **settings):

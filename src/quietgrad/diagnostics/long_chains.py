@@ -79,6 +79,18 @@ class Settled(NamedTuple):
             return f"an sd is known to {self.scale_error:.0%} only"
         return f"{self.name} and others still move" if self.drift > 1 else ""
 
+    def within_reach(self, times: float, diverged: float, settings: Diagnostics) -> bool:
+        """Whether so many times the moves would be enough, as effective sizes grow with them.
+
+        Twice over: chains that have just forgotten their start count for less than they will.
+        """
+        grown = self._replace(
+            effective=2 * times * self.effective,
+            scale_error=self.scale_error / math.sqrt(2 * times),
+            drift=0.0,
+        )
+        return not grown.objection(diverged, settings)
+
 
 def run_on(
     begun: Begun, watched: Watched, rng: np.random.Generator, settings: Diagnostics, budget: Budget
@@ -117,6 +129,10 @@ def run_on(
         why = found.objection(sampler.diverged, settings)
         ahead = done
         if not why or done + ahead > most or not budget.affords(ahead):
+            break
+        if done >= settings.tried_moves and not found.within_reach(
+            most / done, sampler.diverged, settings
+        ):
             break
     z = rng.permutation(kept.reshape(-1, kept.shape[-1]))
     errors = found.effective, found.scale_error, sampler.diverged

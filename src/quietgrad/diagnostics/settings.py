@@ -76,11 +76,13 @@ class Diagnostics(eqx.Module):
     stuck: float = 0.9
     # Long chains, which go on where q is off and weights do not correct it. Moves before the metric is
     # taken from the states, twice; the first moves after that, which are doubled until all is known, and
-    # their number at most, zero for no such chains. Trajectories are longer and steps smaller than those
-    # of short chains: states must forget, and narrow places must be entered.
+    # their number at most, zero for no such chains; after some of them, chains end that even so would not
+    # be enough. Trajectories are longer and steps smaller than those of short chains: states must forget,
+    # and narrow places must be entered.
     warm_up: tuple[int, ...] = (8, 16)
     first_moves: int = 32
-    most_moves: int = 512
+    most_moves: int = 1024
+    tried_moves: int = 128
     long_leapfrogs: int = 32
     long_acceptance: tuple[float, float] = (0.9, 0.96)
     # Errors of their means and log sds as a share of the tolerance: a fifth, which is an effective size

@@ -52,7 +52,7 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 
 @pytest.hookimpl(wrapper=True)
 def pytest_pycollect_makeitem():
-    """Cases of a test that is marked `turns(n)` are slow, but for one of n.
+    """Cases of a test that is marked `turns(n, first=0)` are slow, but for one of n from the first on.
 
     Parameters that make a product take their turns along its diagonals, and each value of each of them
     is met in every run.
@@ -79,8 +79,8 @@ def _take_turns(items):
     together = [name.replace(",", " ").split() if isinstance(name, str) else name for name in together]
     alone = {*cases[0].callspec.params}.difference(*together)
     ranks = [_ranks(cases, names) for names in (*together, *([name] for name in sorted(alone)))]
-    (number,) = asked.args
-    often = {place for place, row in enumerate(zip(*ranks, strict=True)) if sum(row) % number == 0}
+    (number,), first = asked.args, asked.kwargs.get("first", 0)
+    often = {place for place, row in enumerate(zip(*ranks, strict=True)) if sum(row) % number == first}
     often = often or {0}
     for column in ranks if len(ranks) > 1 else ():
         for value in set(column) - {column[place] for place in often}:

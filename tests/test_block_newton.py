@@ -236,7 +236,7 @@ def hierarchy(groups, dtype=float, rows=10):
     return log_density, Structure([0, 1], np.arange(2, groups + 2)[:, None])
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(2, first=1)
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
 def test_a_hierarchy_of_many_groups(dtype, key):
     """Damped steps from unit scales around zero end where little is left to gain, in both precisions."""

@@ -206,6 +206,7 @@ def told(folder, monkeypatch, capsys, verdict):
 TARGET = qg.Target.from_logdensity(lambda z: -0.5 * z @ z, dim=1)
 
 
+@pytest.mark.slow
 def test_the_folder_says_which_draws_to_use(folder, monkeypatch, capsys):
     """Corrected draws are there if the verdict asks for them, and go when a later fit needs none."""
     code, out, printed = told(folder, monkeypatch, capsys, Verdict.CORRECTED)

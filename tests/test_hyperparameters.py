@@ -20,6 +20,7 @@ from quietgrad.targets.hyperparameters import fitted_beside, fixed_at
 MEANS = 12
 
 
+@pytest.mark.slow
 def test_it_keeps_the_promises_of_a_family(register):
     name = "with-hyperparameters"
     register(name, WithHyperparametersAndEntropy)

@@ -41,6 +41,7 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_names_a_winner_and_says_why():
     target = qg.Target.from_logdensity(lambda z: -0.5 * jnp.sum(z**2), dim=2)
     entrants = {"plain": "nocv", "quiet": "quiet", "odd": qg.Pathwise(sampler="antithetic", draws=3)}

@@ -149,6 +149,7 @@ def step_of(name, target, key):
     return str(jax.make_jaxpr(lambda q: estimator.step(target, q, state, key=key)[0].grad)(q))
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("name", REGISTRY)
 def test_every_estimator_shares_out_its_draws(name, key):
     """On one device the program already says so."""

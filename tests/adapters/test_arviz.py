@@ -105,6 +105,7 @@ def numpyro_model():
     return qg.Target.from_numpyro(varying_slopes, GROUP, X[:, 0], Y, 4)
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("make", [numpyro_model, pymc_model, plain])
 def test_summary_plot_and_leave_one_out_of_every_kind(make, key):
     """What the ecosystem does with a result: a table, a figure, and elpd by leave-one-out."""

@@ -35,7 +35,7 @@ def regression(x, y=None):
         numpyro.sample("y", dist.Normal(a[0] + b * x, 1.0), obs=y)
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(2, first=1)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_parameters_maximise_the_evidence(dtype, key):
     y = jnp.asarray(Y, dtype)

@@ -162,6 +162,7 @@ def test_states_are_summed_out_inside_a_scan(survival, key):
         np.testing.assert_allclose(eqx.filter_jit(target.log_density)(z), expected, rtol=2e-5)
 
 
+@pytest.mark.slow
 def test_a_fit_of_states_in_a_scan_comes_back_in_names(key):
     target = qg.Target.from_numpyro(recapture, each_year, HISTORY, SEX)
     result = qg.fit(target, "full-rank", key=key)

@@ -70,7 +70,7 @@ def many_gradients(svi, loss, flat, back, key):
     return jax.jit(lambda keys: jax.lax.map(one, keys, batch_size=500))(jr.split(key, REPEATS))
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("name", GUIDES)
 def test_gradient_is_trace_elbos_in_the_mean(name, key):
     svi = SVI(regression, GUIDES[name](), optax.adam(0.05), Trace_ELBO())

@@ -81,7 +81,7 @@ def in_turn(case):
 
 
 def often(case):
-    """Whether a case is for every run: each estimator meets its first family and every second kind.
+    """Whether a case is for every run: each estimator meets its first family and every third kind.
 
     Its neighbours meet the kinds that it leaves out; the rest of the product is slow.
     """
@@ -89,7 +89,7 @@ def often(case):
         return True
     kinds = list(dict.fromkeys(ALIKE[c.family][0] for c in ACCEPTED if c.name == case.name))
     turn = kinds.index(ALIKE[case.family][0]) + list(estimators.REGISTRY).index(case.name)
-    return in_turn(case) and turn % 2 == 0
+    return in_turn(case) and turn % 3 == 0
 
 
 def cases(chosen):
@@ -238,6 +238,7 @@ def test_compiles_once_for_all_targets_of_a_kind(case):
 
 # The first family and mode that an estimator runs with stand for all: Python's part in a step is the
 # estimator's.
+@pytest.mark.turns(2)
 @cases(FIRST.values())
 def test_jit_and_vmap_change_nothing(case):
     *_, (target, samples) = run(case).samples.items()

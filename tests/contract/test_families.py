@@ -27,14 +27,14 @@ def often(case):
 
 def in_turn(pair):
     """Whether a promise is asked of a case in every run: cases of a family take turns from promise to
-    promise, every second one at a time.
+    promise, every third one at a time.
     """
     case, promise = pair
     if not often(case):
         return False
     asked = [other for other, same in ALL if same == promise and other[0] == case[0] and often(other)]
     turn = list(families.REGISTRY).index(case[0]) + list(PROMISES).index(promise)
-    return len(asked) == 1 or (asked.index(case) + turn) % 2 == 0
+    return asked.index(case) % 3 == turn % min(3, len(asked))
 
 
 def label(pair):

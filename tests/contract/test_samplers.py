@@ -54,6 +54,7 @@ MARGINALS = {
 }
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("name", MARGINALS)
 def test_every_draw_has_the_base_distribution(sampler, base, name):
     """Each place in the set of draws by itself, over the replications."""

@@ -131,6 +131,7 @@ def test_nuts_gets_the_posterior_covariance_from_a_mean_field_fit():
     np.testing.assert_allclose(diagonal.inverse_mass_matrix, 1.0, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_numpyro_runs_from_it_without_looking_for_a_metric(key):
     target = posteriors.logistic(similar=0.9)
     start = newton(target, MeanField).for_nuts(chains=2)

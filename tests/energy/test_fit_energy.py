@@ -17,6 +17,7 @@ def quadratic(params, x):
 START = {"log_precision": jnp.zeros(2), "mean": jnp.zeros(2)}
 
 
+@pytest.mark.slow
 def test_the_first_chunk_is_one_step_and_chunks_grow_no_faster_than_eightfold():
     """So a limit of seconds, or Ctrl-C, waits for one step at first, however many were asked for."""
     result = qg.fit_energy((START, quadratic), ROWS, steps=2000, batch_size=20, key=jr.key(0))

@@ -129,6 +129,7 @@ def test_exact_for_quadratic_rows(key):
     assert ratio(Joint(Pathwise(draws=2, entropy="closed"), order=2), target, q, None, key) > 1e-2
 
 
+@pytest.mark.slow
 def test_order_one_takes_the_rows_out_of_the_location(key):
     """Pairs are exact for the location of a quadratic, so that all its noise is that of the rows."""
     target, q = regression(), family("mean-field", 3)

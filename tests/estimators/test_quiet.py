@@ -76,7 +76,7 @@ def often(kind, name):
     return kind == "full-rank" or EXACT.index(kind) % len(TARGETS) == list(TARGETS).index(name)
 
 
-@pytest.mark.turns(3)
+@pytest.mark.turns(4)
 @pytest.mark.parametrize(
     ("kind", "name"),
     [

@@ -42,6 +42,7 @@ def gaussian_score(generator, w):
     return -jnp.linalg.solve(covariance, (w - generator.shift[None, :]).T).T
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize(("dim", "mixing"), [(1, 1), (3, 5), (22, 10)])
 def test_first_order_is_exact_for_a_linear_generator_from_any_points(dim, mixing):
     """k + 1 points, far from where q(eps | w) has its mass."""
@@ -122,6 +123,7 @@ def test_what_declares_a_bias_has_one(score):
     assert np.max(excess(np.asarray(found), np.asarray(truth), slack=0.02)) > 5
 
 
+@pytest.mark.slow
 def test_stein_weights_take_most_of_the_error_of_a_chain():
     """At equal gradients, on a network that bends: the claim of the docs, with a wide margin."""
     generator = generator_of(8, 4, bend=0.3)

@@ -72,6 +72,7 @@ def test_it_keeps_the_promises_of_a_family():
     assert len(kept) > 30
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("name", estimators.REGISTRY)
 def test_estimators_take_it_or_say_why_not(name):
     make = estimators.REGISTRY[name]

@@ -58,7 +58,7 @@ def slopes_of(q, z):
     return jax.vmap(jax.grad(q.log_prob))(z)
 
 
-@pytest.mark.turns(3)
+@pytest.mark.turns(3, first=2)
 @pytest.mark.parametrize("prior_share", [0.0, 0.25, 1.0])
 def test_bounds_hold_the_log_density_between_them(prior_share):
     """In the mean, by a z-test; and weights that include eps have no bias as importance weights."""
@@ -75,6 +75,7 @@ def test_bounds_hold_the_log_density_between_them(prior_share):
     assert_mean(np.exp(-above)[:, None], np.ones(1))
 
 
+@pytest.mark.slow
 def test_more_nodes_close_the_gap():
     gaps = []
     for nodes in (2, 8, 64):
@@ -183,6 +184,7 @@ def test_the_score_function_refuses_an_estimated_density():
         qg.estimator("score").init(target_2d("curved"), SemiImplicit.init(2, key=jr.key(0)))
 
 
+@pytest.mark.slow
 def test_a_checkpoint_holds_it(tmp_path):
     def once():
         method = qg.Sgd(estimator="uivi-stein", steps=40)

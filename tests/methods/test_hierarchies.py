@@ -42,6 +42,7 @@ def test_a_normal_hierarchy_is_right(groups, tau):
     check(y, result)
 
 
+@pytest.mark.slow
 def test_a_normal_hierarchy_is_right_in_single_precision():
     with jax.enable_x64(DOUBLE):
         y = normal_groups(100, tau=0.5)

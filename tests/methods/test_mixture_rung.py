@@ -55,6 +55,7 @@ def test_modes_that_are_close_do_not_become_one():
     assert near_zero(result, 0.005)
 
 
+@pytest.mark.slow
 def test_modes_with_heavy_tails_are_divided():
     """Two modes, each of two Gaussians with one mean, sds 3 and 1/2, from a component for each.
 

@@ -41,7 +41,7 @@ def in_both_precisions(table):
     )
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(2, first=1)
 @in_both_precisions(models.PROPER)
 def test_no_proper_posterior_is_accused(name, dtype):
     with precision(dtype):
@@ -50,7 +50,7 @@ def test_no_proper_posterior_is_accused(name, dtype):
             assert tails == []
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(2, first=1)
 @in_both_precisions(models.IMPROPER)
 def test_every_improper_posterior_is_found_and_named(name, dtype):
     make, words = models.IMPROPER[name]

@@ -229,6 +229,7 @@ def test_names_do_not_reach_into_other_directories():
     assert not any("/" in plan.file for plan in plans)
 
 
+@pytest.mark.slow
 def test_every_kind_of_figure_is_drawn(tmp_path):
     records = fabricated.study(
         tasks=["counts", "diabetes"],

@@ -62,6 +62,7 @@ def test_every_row_that_takes_steps_was_timed():
     assert max(each.others for each in study.timing.passes) < 0.05
 
 
+@pytest.mark.slow
 def test_page_and_figures_with_a_timing_pass(copy, tmp_path):
     before = load(copy)
     untimed = [record for record in before.main if not record.cell.ends_itself]

@@ -208,6 +208,7 @@ def test_bad_arguments_are_refused_before_the_fit(key, uninstall):
         fit(target, refine=True, key=key)
 
 
+@pytest.mark.slow
 def test_the_command_writes_draws_of_the_chains(tmp_path, capsys):
     (tmp_path / "model.py").write_text(
         "import jax.numpy as jnp\nimport quietgrad as qg\n"

@@ -69,6 +69,7 @@ def test_a_trusted_answer_needs_no_flow():
     assert "a flow" not in result.explain()
 
 
+@pytest.mark.slow
 def test_a_given_seed_gives_the_same_bend():
     target = qg.Target.from_logdensity(funnel, dim=3)
     method = qg.Auto(rungs=(FullRankRung(), CurvedRung()), by_clock=False)

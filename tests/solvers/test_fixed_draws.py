@@ -111,6 +111,7 @@ def test_draws_that_mislead_the_search_do_not_end_the_fit():
 NOTHING = -566
 
 
+@pytest.mark.slow
 def test_a_network_does_not_end_where_all_its_weights_are_noise():
     """From wide starts most searches did, 60 nats below the best; so a start is narrowed."""
     task = qg.tasks.load("diabetes-mini")

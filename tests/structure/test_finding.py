@@ -147,6 +147,7 @@ def test_an_edge_that_shows_only_elsewhere_is_seen_by_the_check():
             assert together or not {1, 2}.isdisjoint(rows[0].tolist())
 
 
+@pytest.mark.slow
 def test_partly_shared_effects_become_globals():
     """Regions of which each school knows one: not every global meets every local."""
     regions, schools = 12, 240

@@ -94,6 +94,7 @@ def test_misuse_says_what_to_do(tmp_path):
         call("study", "smoke", "--engine", "ray", "--out", tmp_path)
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize(
     ("package", "command"),
     [

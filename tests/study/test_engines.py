@@ -78,6 +78,7 @@ def test_processes_survive_crashes_and_hangs(tmp_path):
     assert records["hangs"].reason == "killed after 2 s (timeout 1 s)"
 
 
+@pytest.mark.slow
 def test_processes_and_in_process_agree_on_untimed_cells(tmp_path):
     made = dataclasses.replace(toys.spec(tmp_path), untimed=True)
     assert toys.run(made, tmp_path, engine="processes").exit_code == 0

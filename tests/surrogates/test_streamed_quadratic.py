@@ -83,6 +83,7 @@ def test_gradient_travels_with_the_mean(key):
     assert np.max(np.abs(moved.linear - v.linear)) > 0.1
 
 
+@pytest.mark.slow
 def test_is_far_quieter_than_quadcv_early_in_a_run(key):
     """After 100 steps of one run, with Adam 0.01 as in the paper, that both watch."""
     task = qg.tasks.load("breast-cancer")

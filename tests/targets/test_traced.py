@@ -78,6 +78,7 @@ KINDS = {
 }
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_traced_function_is_the_function(kind):
     plain, found = KINDS[kind], traced(KINDS[kind], POINT)

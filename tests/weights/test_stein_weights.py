@@ -55,6 +55,7 @@ def literal_weights(kernel, fit, splits, e, base):
     return adjusted_mean(np.eye(len(e)), columns, fit, splits(len(e)))
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("steps", [1, 4, 20, 400])
 @pytest.mark.parametrize("order", ORDERS)
@@ -92,6 +93,7 @@ SPLITS = {
 }
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("base", [Normal(), StudentT()], ids=["normal", "student-t"])
 @pytest.mark.parametrize("split", SPLITS)
 @pytest.mark.parametrize("rule", FITS)
@@ -118,6 +120,7 @@ def test_short_cut_is_one_fit_per_draw(name, kernel, key):
     assert_close(short, eqx.filter_jit(leave_each_out)(GramDesign(gram, scale), solver))
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("folds", FOLDS)
 @pytest.mark.parametrize("solver", GRAM_SOLVERS)
 @pytest.mark.parametrize("kernel", KERNELS)

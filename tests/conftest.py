@@ -63,6 +63,10 @@ def pytest_pycollect_makeitem():
     return made
 
 
+# Marks of what an ordinary run leaves out.
+RARE = ("slow", "chaos", "stress", "statistical")
+
+
 def _ranks(cases, names):
     """Which of the values of parameters that are given together each case has, by number."""
     values = [tuple(id(case.callspec.params[name]) for name in names) for case in cases]
@@ -71,7 +75,7 @@ def _ranks(cases, names):
 
 
 def _take_turns(items):
-    cases = [item for item in items if item.get_closest_marker("slow") is None]
+    cases = [item for item in items if not any(map(item.get_closest_marker, RARE))]
     asked = cases[0].get_closest_marker("turns") if cases else None
     if asked is None or not hasattr(cases[0], "callspec"):
         return
@@ -79,6 +83,7 @@ def _take_turns(items):
     together = [name.replace(",", " ").split() if isinstance(name, str) else name for name in together]
     alone = {*cases[0].callspec.params}.difference(*together)
     ranks = [_ranks(cases, names) for names in (*together, *([name] for name in sorted(alone)))]
+    ranks = [column for column in ranks if max(column) > 0]
     (number,), first = asked.args, asked.kwargs.get("first", 0)
     often = {place for place, row in enumerate(zip(*ranks, strict=True)) if sum(row) % number == first}
     often = often or {0}

@@ -152,6 +152,7 @@ def test_steps_are_those_of_the_dense_formula(structure, kind, key):
         q, before = step.q, step.curvature
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("kind", KINDS)
 def test_curvature_that_is_no_peak_is_made_one(kind, key):
     """Between two modes: the step is finite, goes uphill, and says that it changed the curvature."""
@@ -185,6 +186,7 @@ def test_clipping_leaves_what_is_positive_alone(kind):
         np.testing.assert_allclose(a, b, rtol=1e-12)
 
 
+@pytest.mark.turns(2, first=1)
 @pytest.mark.parametrize("kind", KINDS)
 def test_decrement_is_what_a_step_gains(kind, key):
     """On a Gaussian away from it by a shift: half of the squared distance in its own metric."""
@@ -263,6 +265,7 @@ def test_a_hierarchy_of_many_groups(dtype, key):
     assert gain.nats < 0.5
 
 
+@pytest.mark.turns(2, first=1)
 @pytest.mark.parametrize("kind", KINDS)
 def test_own_curvature_is_the_precision(kind):
     structure = STRUCTURES[0].with_kind(kind)
@@ -274,6 +277,7 @@ def test_own_curvature_is_the_precision(kind):
     np.testing.assert_allclose(as_dense(own.matrix, structure), expected, rtol=0, atol=1e-9)
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_array_of_a_step_has_two_long_axes(kind):
     dim = 10_000

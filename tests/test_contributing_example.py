@@ -72,6 +72,7 @@ def test_it_is_one_class_that_implements_the_contract(added):
     assert isinstance(Controlled(added).control_variate, cls)
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("kind", in_turn())
 def test_it_keeps_the_promises_of_the_registry(kind, added, key):
     assert_control_variate(added, kind, key)

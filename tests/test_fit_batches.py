@@ -40,6 +40,7 @@ def counts_of_steps(batch_size, steps, key):
     return np.round(counts).astype(int)
 
 
+@pytest.mark.turns(2, first=1)
 @pytest.mark.parametrize("batch_size", [1, 3, 5, 10])
 def test_an_epoch_uses_rows_at_most_once(batch_size, key):
     steps = ROWS // batch_size

@@ -82,6 +82,7 @@ def test_steps_are_pure_and_compiled_once(key):
     assert chains.params.loc.shape == (4, 2)
 
 
+@pytest.mark.slow
 def test_minibatches_see_every_row_once_an_epoch(key):
     """Rows are told apart by powers of two, so that the sum of a batch names its rows."""
     target = qg.Target(

@@ -68,7 +68,6 @@ def rows_target(rows):
     return qg.Target(gaussian, log_likelihood, (x, y), size=3 * rows)
 
 
-@pytest.mark.turns(2)
 @pytest.mark.parametrize("rows", [7, 8])
 @pytest.mark.parametrize("block", [1, 4, 20])
 def test_blocks_change_nothing(rows, block, key):

@@ -77,6 +77,7 @@ def test_who_was_done_first_with_everything_included_is_told_if_it_is_another():
     assert "done first" not in told(quiet=-0.5)
 
 
+@pytest.mark.slow
 def test_methods_race_under_the_same_judge_and_the_same_limit():
     target = qg.Target.from_logdensity(lambda z: -jnp.sum(jnp.cosh(z - 2)), dim=3)
     entrants = {"auto": "auto", "saa": qg.Saa(), "sgd": qg.Sgd("quiet")}

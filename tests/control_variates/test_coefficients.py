@@ -88,6 +88,7 @@ def test_ridge_coefficients_minimise_the_penalised_criterion(criterion, shared, 
     assert_same(jax.grad(penalised)(beta), jnp.zeros_like(beta), operations=1000, scale=size)
 
 
+@pytest.mark.turns(2)
 @SHARED
 @EVERY_CRITERION
 def test_many_descent_steps_arrive_at_the_exact_coefficients(criterion, shared, key):

@@ -221,6 +221,7 @@ def test_scales_of_a_low_rank_q_need_no_matrix_of_its_dimension(key):
     np.testing.assert_allclose(q.scale_gradient(e, slope[:, :40]), dense, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("family", [MeanField, LowRank, FullRank])
 def test_draws_on_the_host_are_those_of_the_device(family, key):
     q = family.init(6, key=key)

@@ -142,6 +142,7 @@ def test_stein_weights_take_noise_away(order, share, key):
     assert ours < share * plain
 
 
+@pytest.mark.slow
 def test_stein_weights_mend_chains_that_have_not_arrived(key):
     """Twenty steps from N(0, I): the plain mean is biased, the weighted one hardly."""
     energy = Rbm.init(10, 6, size=0.5, key=key)
@@ -179,6 +180,7 @@ def test_adjusted_moves_leave_the_density_as_it_is(name, key):
         assert np.max(excess(found, truth)) > 6
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("move", [Mala(), Langevin()], ids=["mala", "langevin"])
 def test_steps_are_adapted(move, key):
     problem, params = problem_of(ENERGY, DATA)
@@ -221,6 +223,7 @@ def test_jarzynskis_weights_follow_the_normalising_constant(key):
     assert_mean(replicate(once, 20_000, key), 1.0)
 
 
+@pytest.mark.slow
 def test_walkers_are_drawn_anew_without_a_change_of_the_estimate(key):
     """Resampling keeps the mean weight, and the walkers' mean but for its noise."""
     method = Jarzynski(chains=400, resample=1.0)

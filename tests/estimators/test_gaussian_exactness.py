@@ -77,6 +77,7 @@ def test_quadcv_is_exact_once_fitted(name, key):
     assert ratio(target, q, made, key_ratio) > 0.9
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("move", [lambda q: q, moved], ids=["optimum", "elsewhere"])
 @EVERY_FAMILY
 def test_taylor_is_exact(name, move, key):
@@ -95,6 +96,7 @@ def test_least_squares_stein_weights_are_exact(name, entropy, key):
     assert ratio(target, moved(q), made, key) < EXACT
 
 
+@pytest.mark.turns(2, first=1)
 @EVERY_FAMILY
 def test_descent_to_convergence_is_exact_too(name, key):
     q, target = optimum(name)

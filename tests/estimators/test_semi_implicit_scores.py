@@ -145,6 +145,7 @@ def score_of(score, generator, w, eps):
     return np.asarray(found)
 
 
+@pytest.mark.slow
 def test_step_size_is_adapted_to_the_acceptance():
     generator = generator_of(4, 2, bend=0.3)
     eps = jr.normal(jr.key(12), (32, 2))

@@ -54,6 +54,7 @@ def test_errors_see_chains_that_differ_and_constants():
     np.testing.assert_array_equal(mean_error(np.ones((2, 10, 3))), np.zeros(3))
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("order", [1, 2])
 def test_fits_are_those_of_stein_weights(order):
     """Means of what is left are the weighted means of `stein_weights` with a fold for each chain."""
@@ -136,6 +137,7 @@ def test_control_variates_that_do_not_help_are_not_used():
     assert forced.mean["far"] != found.mean["far"]
 
 
+@pytest.mark.slow
 def test_single_precision_gives_nearly_the_same():
     """In a process of its own: the precision of JAX is that of the process."""
     code = """

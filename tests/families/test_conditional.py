@@ -58,6 +58,7 @@ def marginals_and_slopes(nested, g):
     return jax.vmap(jax.value_and_grad(nested.log_marginal))(g)
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("g", [(0.0, 0.0), (0.3, -4.0), (-2.0, 1.5)])
 def test_the_marginal_of_a_normal_hierarchy_is_exact(g):
     """Far from the centre too: one Newton step ends at the mode of a Gaussian."""
@@ -155,6 +156,7 @@ def test_skewed_locals_are_those_of_the_laplace_where_conditionals_are_gaussian(
     assert np.allclose(eqx.filter_jit(lambda own, g: own.at(g).skew)(made, g), 0.0, atol=1e-8)
 
 
+@pytest.mark.slow
 def test_skewed_locals_are_nearer_to_a_poisson_than_gaussian_ones():
     """Against quadrature over each local, which is independent of the others given the globals."""
     y = counts()
@@ -247,6 +249,7 @@ def test_nested_locals_are_not_trained():
     assert any(np.any(np.asarray(x) != 0) for x in jax.tree.leaves(slopes.of_globals))
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("kind", ["arrowhead", "chain"])
 def test_a_hierarchy_starts_from_a_structured_gaussian_as_it_is(kind):
     other = member(Structure([3, 0], [[1, 5], [2, 4], [6, 8], [7, 9]]), kind)

@@ -47,6 +47,7 @@ def test_log_determinant_and_inverse(order):
     np.testing.assert_allclose(jax.vmap(layer.inverse)(v), u, atol=1e-9)
 
 
+@pytest.mark.turns(2, first=1)
 @pytest.mark.parametrize("order", ORDERS)
 def test_scores_are_the_gradient_of_the_density(order):
     (host, layer), u = bends(order), draws(order)
@@ -88,6 +89,7 @@ def test_scales_that_would_overflow_are_bounded_and_have_no_gradient():
     assert found.pull(np.ones((2, 2))).pairs[0, 0] == 0
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
 def test_a_member_on_the_host_and_in_jax(dtype):
     host, _ = bends((2, 0, 3, 1))

@@ -52,6 +52,7 @@ def test_score_from_the_draw(single, std, e):
     np.testing.assert_allclose(score, truth, rtol=0, atol=atol)
 
 
+@pytest.mark.turns(2)
 def test_log_prob_from_the_point(single, std, e):
     """At the rounded point itself, so that only the evaluation rounds.
 

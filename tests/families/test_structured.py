@@ -138,6 +138,7 @@ def test_a_structure_of_the_wrong_kind_or_length_is_refused(key):
         Chain.init(10, key=key, structure=STRUCTURES[0])
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("kind", ["arrowhead", "chain"])
 def test_single_precision_holds_narrow_scales(kind):
     """Scales of 1e-3 to 1e3 beside each other: log q is off by rounding only."""
@@ -159,6 +160,7 @@ def test_single_precision_holds_narrow_scales(kind):
     assert np.max(np.abs(scores[0] - scores[1])) < 100 * eps * np.max(np.abs(scores[1]))
 
 
+@pytest.mark.turns(2, first=1)
 @pytest.mark.parametrize("kind", ["arrowhead", "chain"])
 def test_no_array_has_two_long_axes(kind):
     """At dim 10,000, of draws, density, score, entropy, moments and their derivatives."""

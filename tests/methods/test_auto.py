@@ -63,6 +63,7 @@ def test_explains_itself(fitted):
     assert "Newton steps" in story
 
 
+@pytest.mark.slow
 def test_compiles_few_programs():
     """A count, not a time: what the user waits for when a model is fitted for the first time."""
     for number, name in enumerate(("mean-field", "low-rank", "full-rank", "real-nvp-affine")):
@@ -139,6 +140,7 @@ def test_the_ladder_climbs_to_a_gaussian_with_correlations():
     assert [d.kind for d in result.decisions][-2:] == ["newton stop", "enough"]
 
 
+@pytest.mark.slow
 def test_the_ladder_climbs_to_a_bend_that_is_a_banana():
     """Its log evidence is known: log(2 pi 0.3)."""
     target = qg.Target.from_logdensity(

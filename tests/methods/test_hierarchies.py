@@ -59,6 +59,7 @@ def test_a_large_normal_hierarchy_is_right(groups):
         check(y, qg.fit(normal_target(y), "hierarchical", key=jr.key(0)))
 
 
+@pytest.mark.slow
 def test_an_arrowhead_is_the_best_gaussian_of_its_kind():
     """No better than the hierarchy, which holds it, and no worse than mean-field."""
     y = normal_groups(40)

@@ -77,6 +77,7 @@ def test_a_given_seed_gives_the_same_bend():
     assert np.array_equal(a.q.bend.pairs, b.q.bend.pairs)
 
 
+@pytest.mark.slow
 def test_a_bend_is_stored_in_a_checkpoint(tmp_path):
     """Rounds and the result; a second call returns what the first one found."""
     target = qg.Target.from_logdensity(banana, dim=2)

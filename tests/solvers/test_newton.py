@@ -48,6 +48,7 @@ def run(target, q, solver=NEWTON, *, start=None, **settings):
     return found.best, session, found
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("name", ["low-rank", "full-rank"])
 def test_a_gaussian_inside_the_family_is_found(name, key):
     keys = jr.split(key, 3)
@@ -151,6 +152,7 @@ def test_badly_scaled_coordinates_are_no_problem(key):
     assert session.final_terms(found.q).elbo > -0.01
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("name", GAUSSIANS)
 def test_host_forms_are_the_devices(name, key):
     # A start has no correlations, which a form could forget.

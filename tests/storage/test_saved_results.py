@@ -202,6 +202,7 @@ def test_a_model_comes_back_with_names_labels_and_verdict(named):
     assert found._repr_html_() == result._repr_html_()
 
 
+@pytest.mark.slow
 def test_the_names_of_a_pymc_model_and_its_labels_come_back(tmp_path):
     pymc = pytest.importorskip("pymc")
     with pymc.Model(coords={"side": ["left", "right"]}) as model:

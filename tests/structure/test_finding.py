@@ -62,6 +62,7 @@ def same_blocks(found, expected):
     }
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("single", [False, True], ids=["double", "single"])
 @pytest.mark.parametrize(
     ("groups", "size", "shuffled", "products"),

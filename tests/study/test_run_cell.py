@@ -46,6 +46,7 @@ def test_a_finished_cell(job, tmp_path):
     assert read_record(tmp_path / "cell.parquet").outcome == outcome
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("light", [False, True])
 def test_estimators_of_a_repetition_are_paired(tmp_path, light):
     how = {"variance_every": 20, "variance_repeats": 40, "reps": 1, "light_evaluation": light}
@@ -219,6 +220,7 @@ def test_ctrl_c_gets_out(job):
         run_cell(job, now)
 
 
+@pytest.mark.slow
 def test_light_evaluation_with_minibatches_and_without_any_noise(tmp_path):
     how = {"tasks": ("rows",), "reps": 1, "variance_every": 20, "variance_repeats": 20}
     nocv, quadcv = map(run_cell, toys.jobs(tmp_path, BATCHES, **how, light_evaluation=True))

@@ -70,6 +70,7 @@ def test_control_variate_and_fit_see_their_matrices(key):
     assert np.max(np.abs(whole - whole.T)) > 0.1
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("curvature", [Symmetric(), Unsymmetrised()], ids=["symmetric", "faithful"])
 def test_learning_descends_on_the_mean_squared_error_of_the_fit(curvature, key):
     keys = jr.split(key, 3)
@@ -107,7 +108,7 @@ def test_symmetric_fit_is_the_better_one(key):
 
 
 # The surrogate sees of a flow what it sees of another: points and pull backs.
-@pytest.mark.turns(4)
+@pytest.mark.turns(3, first=2)
 @pytest.mark.parametrize(
     ("name", "per_block"),
     [

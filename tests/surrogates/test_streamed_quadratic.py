@@ -46,7 +46,7 @@ def run(target, q, watched, states, rate, steps, key):
     return eqx.combine(carry[0], static), carry[2]
 
 
-@pytest.mark.turns(3)
+@pytest.mark.turns(3, first=1)
 @pytest.mark.parametrize(
     ("name", "base", "dtype"),
     [("low-rank", None, jnp.float32), *ON_BASES],

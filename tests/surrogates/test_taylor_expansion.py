@@ -83,6 +83,7 @@ def test_a_triangular_scale_has_no_leave_one_out_diagonal(name):
     assert "2 draws; got 1" in str(SCALES["leave-one-out"]().refuses(family(name, 2), 1))
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("name", LOCATION_SCALE)
 def test_hessian_products_are_counted(name, scale):

@@ -134,6 +134,7 @@ def test_gradient_is_finite_far_out(case: Case):
         assert jnp.all(jnp.isfinite(slope(jnp.asarray(z))))
 
 
+@pytest.mark.turns(2)
 def test_batches_of_an_epoch_average_to_the_full_log_density(case: Case):
     z = jnp.asarray(points(case)[0])
     batches = np.random.default_rng(5).permutation(ROWS).reshape(3, 4)

@@ -38,6 +38,7 @@ def gaussian(key, draws, dtype=float):
     return points.astype(dtype), scores.astype(dtype), mean, covariance
 
 
+@pytest.mark.turns(2)
 @PRECISIONS
 @pytest.mark.parametrize("draws", [DIM + 1, 9])
 def test_order_one_is_exact_for_the_mean_of_a_gaussian(draws, dtype, key):
@@ -69,6 +70,7 @@ def test_order_one_is_not_exact_for_second_moments(key):
     assert abs(found - covariance[0, 0] - mean[0] ** 2) > 0.01
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("draws", [6, 40], ids=["in draws", "in columns"])
 @pytest.mark.parametrize("order", [1, 2])
 def test_ridge_in_sample_solves_for_ones(order, draws, key):
@@ -205,6 +207,7 @@ def test_weights_take_variance_away(kernel, key):
     assert ratio < 0.3
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("scaling", ["diagonal", "whiten"])
 @pytest.mark.parametrize("order", [1, 2])
 def test_scaling_changes_no_fit_without_a_penalty(order, scaling, key):

@@ -93,7 +93,6 @@ SPLITS = {
 }
 
 
-@pytest.mark.turns(2)
 @pytest.mark.parametrize("base", [Normal(), StudentT()], ids=["normal", "student-t"])
 @pytest.mark.parametrize("split", SPLITS)
 @pytest.mark.parametrize("rule", FITS)

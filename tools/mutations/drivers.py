@@ -36,7 +36,7 @@ METHODS = [
         "shrink: float = 3.0",
         "shrink: float = 0.0",
         "they end where all weights are noise",
-        f"{FIXED} -k noise",
+        f"{FIXED} -k noise -m slow",
     ),
     Mutant(
         "levelled draws have levels that are too small",

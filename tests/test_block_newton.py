@@ -90,7 +90,7 @@ def test_elimination_solves_and_finds_the_covariance(structure, kind, key):
     np.testing.assert_array_equal(q.mean(), mean)
 
 
-@pytest.mark.turns(5)
+@pytest.mark.turns(3, first=2)
 @structures
 def test_one_step_is_exact_for_a_gaussian(structure, kind, key):
     structure = structure.with_kind(kind)

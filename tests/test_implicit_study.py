@@ -25,7 +25,7 @@ def spec_of(study):
     return tomllib.loads((study.HERE / "small.toml").read_text())
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(2, first=1)
 @pytest.mark.parametrize(
     "part", [pytest.param("scores", marks=pytest.mark.slow), "distances", "energies"]
 )

@@ -85,7 +85,7 @@ def test_rows_add_up_to_pymcs_density_and_are_scaled_in_batches(name):
     np.testing.assert_allclose(batch, expected, rtol=1e-9)
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(2, first=1)
 @pytest.mark.parametrize("name", ["logistic", "linear"])
 def test_a_minibatch_fit_agrees_with_that_of_all_rows(name, key):
     target = qg.Target.from_pymc(SEPARATE[name]())

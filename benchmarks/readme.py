@@ -43,11 +43,12 @@ def table() -> list[str]:
     ]
     places = [HEAD.index(name) for name in SHOWN]
     lines = [[cell.strip() for cell in one.strip("| ").split("|")] for one in summary(rows)]
-    known = len({row["model"] for row in rows})
+    known, seeds = len({row["model"] for row in rows}), len({row["seed"] for row in rows})
+    count = f"{known} of {len(brought.REGISTRY)} models, {seeds} seed{'s' if seeds > 1 else ''}."
     return [
         *(line([cells[place] for place in places]) for cells in lines),
         "",
-        f"{known} of {len(brought.REGISTRY)} models have rows so far. {LEGEND}",
+        f"{count} {LEGEND}",
     ]
 
 

@@ -3,6 +3,7 @@
 Names are imported when first used, so that `quietgrad --help` and the report do not wait for jax.
 """
 
+import gc
 import importlib
 from typing import TYPE_CHECKING, Any
 
@@ -150,9 +151,16 @@ _BEHIND_EXTRAS = {"QuietELBO": "adapters.numpyro"}
 def __getattr__(name: str) -> Any:
     home = "datasets.tasks" if name == "tasks" else _HOME.get(name) or _BEHIND_EXTRAS.get(name)
     if home is not None:
-        # The first name brings what a fit needs: imported by `qg.fit`, it would be a wait on no clock.
-        importlib.import_module(".fitting", __name__)
-        module = importlib.import_module(f".{home}", __name__)
+        # Imports leave no garbage, and to look for some among jax's objects takes a tenth of a second.
+        collects = gc.isenabled()
+        gc.disable()
+        try:
+            # The first name brings what a fit needs: imported by `qg.fit`, it would be on no clock.
+            importlib.import_module(".fitting", __name__)
+            module = importlib.import_module(f".{home}", __name__)
+        finally:
+            if collects:
+                gc.enable()
         return module if name == "tasks" else getattr(module, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from .._numerics.lapack import over_points
-from .._util.device import on_device
+from .._util.device import SOONER, on_device
 from ..targets import Target
 from ..targets.target import coordinate_name
 from .chains import Chains
@@ -142,6 +142,6 @@ def _new(values: np.ndarray, z: np.ndarray) -> np.ndarray:
     return fine & np.array([column.tobytes() not in known for column in values.T], bool)
 
 
-@eqx.filter_jit
+@eqx.filter_jit(**SOONER)
 def _constrain(target: Target, z: Float[Array, "points dim"]) -> dict[str, Array]:
     return over_points(target.constrain, z)

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from ..._util.device import on_device
+from ..._util.device import ONCE, on_device
 from ...evaluation.metrics import BLOCK
 from ...evaluation.points import Points
 from ...targets import Target
@@ -69,7 +69,7 @@ class LogDensityProbe(NamedTuple):
         return np.append(changed, changed[-1])
 
 
-@eqx.filter_jit
+@eqx.filter_jit(**ONCE)
 def _constrain(target: Target, z: Float[Array, "points dim"]) -> dict[str, Array]:
     return jax.vmap(target.constrain)(z)
 

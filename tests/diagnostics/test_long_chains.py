@@ -10,6 +10,7 @@ from posteriors import funnel
 
 import quietgrad as qg
 from quietgrad.diagnostics.budget import Budget
+from quietgrad.diagnostics.chains import Sampler
 from quietgrad.diagnostics.charts import PlainChart
 from quietgrad.diagnostics.diagnose import diagnose
 from quietgrad.diagnostics.diagnosis import Ending, Verdict
@@ -59,6 +60,25 @@ def test_draws_of_long_chains_have_the_moments_of_the_posterior(scale, rng):
     assert np.all(np.abs(found.z.mean(axis=0)) < 5 * error * STUDENT_STD)
     ratio = np.log(found.z.std(axis=0) / STUDENT_STD)
     assert np.all(np.abs(ratio) < 5 * found.scale_error)
+
+
+def test_the_step_is_fixed_while_states_count(rng):
+    """A step that follows the states is no Markov chain's; a new metric has it adapted once more."""
+    points = Points(quartic(4), np.float64)
+    drawn = draw(mean_field(np.zeros(4), np.full(4, 1.0)), points, rng, 500)
+    metric = metric_of(drawn)
+    sampler = Sampler(PlainChart(points), metric, drawn.z[:32], rng)
+    begun = sampler.step
+    sampler.advance(8)
+    adapted = sampler.step
+    assert adapted != begun
+    sampler.forget()
+    sampler.advance(8)
+    assert sampler.step == adapted
+    wide = metric._replace(root=10 * metric.root)
+    sampler.forget(wide)
+    sampler.advance(8)
+    assert sampler.step < adapted
 
 
 def test_chains_that_stay_in_two_modes_are_not_enough(rng):

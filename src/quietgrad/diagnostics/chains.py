@@ -83,12 +83,13 @@ class Sampler:
         self._u = start
         self._value, self._slope = chart(start)
         self._step = start.shape[1] ** -0.25
-        self.forget()
+        self.forget(metric)
 
     def forget(self, metric: Metric | None = None) -> None:
-        """Begin again at the present states, in another metric if one is given: its step is adapted."""
+        """Begin again at the present states; in another metric, if one is given, to which the step is
+        adapted. Otherwise the step stays as it is once it has been adapted."""
         self._metric = self._metric if metric is None else metric
-        self._adapting, self._start = True, self._u
+        self._adapting, self._start = metric is not None, self._u
         self._sum, self._count = np.zeros(self._u.shape if self._keep else 0), 0
         self._states: list[np.ndarray] = []
         self._values: list[np.ndarray] = []
@@ -114,6 +115,11 @@ class Sampler:
     def diverged(self) -> float:
         """The share of proposals whose energy is off by more than any useful step's."""
         return float(np.mean(self._diverged)) if self._diverged else 0.0
+
+    @property
+    def step(self) -> float:
+        """The size of a leapfrog step in the metric."""
+        return self._step
 
     @property
     def states(self) -> Float[np.ndarray, "moves chains base"]:

@@ -99,7 +99,8 @@ def run_on(
 
     None if there is no time for the first moves.
     """
-    count, moves = len(begun.states), sum(settings.warm_up) + settings.first_moves
+    count = len(begun.states)
+    moves = sum(settings.warm_up) + settings.step_moves + settings.first_moves
     if not budget.affords(moves * settings.most_leapfrogs * count):
         budget.further.append("long chains from q's draws")
         return None
@@ -116,6 +117,9 @@ def run_on(
     for moves in settings.warm_up:
         sampler.advance(moves)
         sampler.forget(_metric_of_states(begun.metric, sampler.states))
+    # States count only from where the step is fixed: one that follows them is no Markov chain's.
+    sampler.advance(settings.step_moves)
+    sampler.forget()
     most = min(settings.most_moves, settings.most_numbers // (ARRAYS * begun.states.size))
     done, ahead = 0, settings.first_moves
     while True:

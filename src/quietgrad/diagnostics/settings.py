@@ -75,11 +75,13 @@ class Diagnostics(eqx.Module):
     # Chains whose late states follow their start more closely than this tell nothing of their limit.
     stuck: float = 0.9
     # Long chains, which go on where q is off and weights do not correct it. Moves before the metric is
-    # taken from the states, twice; the first moves after that, which are doubled until all is known; and
-    # their number at most, zero for no such chains. After some of them, chains end for which that would
-    # not be enough. Trajectories are longer and steps smaller than those of short chains: states must
-    # forget, and narrow places must be entered.
+    # taken from the states, twice. Moves in which the step is adapted to it, by a fifth at most each, so
+    # that eight change it by a factor of four. The first moves after that, which are doubled until all
+    # is known, and their number at most, zero for no such chains. After some of them, chains end for
+    # which that would not be enough. Trajectories are longer and steps smaller than those of short
+    # chains: states must forget, and narrow places must be entered.
     warm_up: tuple[int, ...] = (8, 16)
+    step_moves: int = 8
     first_moves: int = 32
     most_moves: int = 1024
     tried_moves: int = 128

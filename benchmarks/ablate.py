@@ -7,7 +7,8 @@ Run from the repository:
 
 The plan is a value (`print(qg.Auto())`), so that a variant replaces a field of it: nothing is patched.
 Subjects are the zoo's models with the family chosen, and the tasks with three families. All fits of a
-subject share one process and its compiled programs, so that seconds are those of warm fits. Commands can
+subject share one process and its compiled programs, so that seconds are those of warm fits, of the
+processor, since other work may run beside them. Commands can
 be stopped and started again: what is stored is left.
 """
 
@@ -135,10 +136,10 @@ def cell(name: str, family: str, seed: int, hows: list[str]) -> None:
 
 def fitted(target: Any, family: str, plan: qg.Auto, seed: int, truth: Any) -> dict[str, Any]:
     """One fit, and its verdict where the truth is known."""
-    began = time.perf_counter()
+    began = time.process_time()
     result = qg.fit(target, family, method=plan, progress=False, seconds=LIMIT, key=jr.key(seed))
     row = {
-        "seconds": time.perf_counter() - began,
+        "seconds": time.process_time() - began,
         "elbo": float(result.elbo),
         "status": str(result.status),
         "fitted": type(result.q).__name__,

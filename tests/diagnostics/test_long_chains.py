@@ -99,6 +99,25 @@ def test_chains_that_diverge_are_not_enough(rng):
     assert not found.enough
 
 
+def test_moves_that_diverge_by_too_large_a_step_are_tried_again(rng):
+    """A step that is too large for a Gaussian diverges everywhere; a smaller one nowhere."""
+    target = qg.Target.from_logdensity(lambda z: -0.5 * jnp.sum(z**2), dim=2)
+    # At an acceptance of a half, energies are often off by more than this.
+    careless, careful = (0.41, 0.55), (0.97, 0.99)
+    settings = Diagnostics(divergence=1.5)
+    q = mean_field(np.zeros(2), np.ones(2))
+    once = dataclasses.replace(settings, long_acceptance=(careless,), long_leapfrogs=(8,))
+    found = chains_from(target, q, rng, once)
+    assert found is not None
+    assert found.diverged > settings.most_diverged
+    assert not found.enough
+    twice = dataclasses.replace(settings, long_acceptance=(careless, careful), long_leapfrogs=(8, 16))
+    found = chains_from(target, q, rng, twice)
+    assert found is not None
+    assert found.diverged <= settings.most_diverged
+    assert found.enough, found.why
+
+
 def test_without_time_there_are_no_long_chains(rng):
     budget = Budget(1.0, now=map(float, range(10**6)).__next__)
     budget.pace = 1.0

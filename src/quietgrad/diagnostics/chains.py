@@ -60,8 +60,8 @@ class Sampler:
 
     They move in the coordinates of a chart, whose scales `metric` has, and are handed out as points.
     With `keep`, only what it makes of a point is stored, and averages of all coordinates; the chart is
-    then a plain one. `most_leapfrogs` bounds a trajectory, and the step is adapted to an acceptance
-    between the two of `acceptance`; by default they are those of short chains.
+    then a plain one. The step is adapted as that of short chains, unless it is to `aim_at` another
+    acceptance.
     """
 
     def __init__(
@@ -72,18 +72,18 @@ class Sampler:
         rng: np.random.Generator,
         settings: Diagnostics = DEFAULT,
         keep: Keep | None = None,
-        *,
-        most_leapfrogs: int | None = None,
-        acceptance: tuple[float, float] | None = None,
     ):
         self._settings, self._keep = settings, keep
-        self._most = settings.most_leapfrogs if most_leapfrogs is None else most_leapfrogs
-        self._acceptance = settings.acceptance if acceptance is None else acceptance
+        self._most, self._acceptance = settings.most_leapfrogs, settings.acceptance
         self._chart, self._metric, self._rng = chart, metric, rng
         self._u = start
         self._value, self._slope = chart(start)
         self._step = start.shape[1] ** -0.25
         self.forget(metric)
+
+    def aim_at(self, acceptance: tuple[float, float], most_leapfrogs: int) -> None:
+        """Adapt the step to an acceptance between these two, with trajectories of at most so many."""
+        self._acceptance, self._most, self._adapting = acceptance, most_leapfrogs, True
 
     def forget(self, metric: Metric | None = None) -> None:
         """Begin again at the present states; in another metric, if one is given, to which the step is

@@ -97,30 +97,45 @@ def run_on(
 ) -> ChainDraws | None:
     """Go on until all is known well enough, or moves, time or memory are used up.
 
-    None if there is no time for the first moves.
+    Moves that diverge are tried again with smaller steps: what is left of them is due to a part of the
+    posterior that is narrower than any step, and not to steps that are too large everywhere. None if
+    there is no time for the first moves.
     """
     count = len(begun.states)
     moves = sum(settings.warm_up) + settings.step_moves + settings.first_moves
     if not budget.affords(moves * settings.most_leapfrogs * count):
         budget.further.append("long chains from q's draws")
         return None
-    sampler = Sampler(
-        begun.chart,
-        begun.metric,
-        begun.states,
-        rng,
-        settings,
-        most_leapfrogs=settings.long_leapfrogs,
-        acceptance=settings.long_acceptance,
-    )
+    sampler = Sampler(begun.chart, begun.metric, begun.states, rng, settings)
     budget.stage("long chains, warm-up")
+    sampler.aim_at(settings.long_acceptance[0], settings.long_leapfrogs[0])
     for moves in settings.warm_up:
         sampler.advance(moves)
         sampler.forget(_metric_of_states(begun.metric, sampler.states))
-    # States count only from where the step is fixed: one that follows them is no Markov chain's.
-    sampler.advance(settings.step_moves)
-    sampler.forget()
     most = min(settings.most_moves, settings.most_numbers // (ARRAYS * begun.states.size))
+    found, last = None, settings.long_leapfrogs[0]
+    for acceptance, leapfrogs in zip(settings.long_acceptance, settings.long_leapfrogs, strict=True):
+        # The pace is that of the last moves, whose trajectories had fewer steps.
+        ahead = (settings.step_moves + settings.first_moves) * leapfrogs / last
+        if found is not None and not budget.affords(ahead):
+            budget.further.append("long chains from q's draws with smaller steps")
+            break
+        last = leapfrogs
+        sampler.aim_at(acceptance, leapfrogs)
+        # States count only from where the step is fixed: one that follows them is no Markov chain's.
+        sampler.advance(settings.step_moves)
+        sampler.forget()
+        found = _until_known(sampler, watched, most, settings, budget)
+        if found.diverged <= settings.most_diverged:
+            break
+    assert found is not None
+    return dataclasses.replace(found, z=rng.permutation(found.z))
+
+
+def _until_known(
+    sampler: Sampler, watched: Watched, most: int, settings: Diagnostics, budget: Budget
+) -> ChainDraws:
+    """Moves of chains with a fixed step, twice as many each time, until they are enough."""
     done, ahead = 0, settings.first_moves
     while True:
         budget.stage(f"long chains, {done + ahead:,} moves")
@@ -138,9 +153,8 @@ def run_on(
             most / done, sampler.diverged, settings
         ):
             break
-    z = rng.permutation(kept.reshape(-1, kept.shape[-1]))
-    errors = found.effective, found.scale_error, sampler.diverged
-    return ChainDraws(z, count, done, *errors, enough=not why, why=why)
+    z, errors = kept.reshape(-1, kept.shape[-1]), (found.effective, found.scale_error, sampler.diverged)
+    return ChainDraws(z, chains.start.shape[0], done, *errors, enough=not why, why=why)
 
 
 def settled(

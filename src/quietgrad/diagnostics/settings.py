@@ -85,8 +85,10 @@ class Diagnostics(eqx.Module):
     first_moves: int = 32
     most_moves: int = 1024
     tried_moves: int = 128
-    long_leapfrogs: int = 32
-    long_acceptance: tuple[float, float] = (0.9, 0.96)
+    # Where moves diverge, with smaller steps once more: of baseball batting averages 0.18 % diverge
+    # with the first and 0.04 % with the second, of centred eight schools 0.11 % with both.
+    long_leapfrogs: tuple[int, ...] = (32, 64)
+    long_acceptance: tuple[tuple[float, float], ...] = ((0.9, 0.96), (0.97, 0.99))
     # Errors of their means and log sds as a share of the tolerance: a fifth, which is an effective size
     # of 400. States of each chain that are judged and handed out.
     precise: float = 0.2

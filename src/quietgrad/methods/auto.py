@@ -92,7 +92,13 @@ class Auto(AbstractMethod):
     rungs: tuple[AbstractRung, ...] = RUNGS
     close: float = 0.1
     draws: int = 1000
-    judged_by: Diagnostics = Diagnostics(warm_up=(8,), most_moves=32, precise=0.4)
+    judged_by: Diagnostics = Diagnostics(
+        warm_up=(8,),
+        most_moves=32,
+        precise=0.4,
+        long_leapfrogs=(32,),
+        long_acceptance=((0.9, 0.96),),
+    )
     compile_for: float = 0.5
 
     def refuses(self, target: Target, q: AbstractFamily, batch_size: int | None) -> str | None:

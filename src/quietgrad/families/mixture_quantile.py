@@ -36,17 +36,25 @@ def host_quantile(
     mean: Float[np.ndarray, "draws k"],
     std: Float[np.ndarray, "draws k"],
 ) -> Float[np.ndarray, " draws"]:
-    """The quantiles of many mixtures, one for each draw."""
+    """The quantiles of many mixtures, one for each draw.
+
+    Draws for which one component counts are done after a step or two, and no longer asked for.
+    """
     own = mean + std * e[:, None]
     low, high = np.min(own, axis=1), np.max(own, axis=1)
-    search = Search(low, high, np.sum(weights * own, axis=1), high - low, high - low, 0)
+    wide, found, left = high - low, np.empty_like(e), np.arange(e.size)
+    search = Search(low, high, np.sum(weights * own, axis=1), wide, wide, 0)
     rounding = 4 * np.finfo(float).eps
     with np.errstate(all="ignore"):
         for _ in range(MOST):
             search = _narrowed(np, scipy.special, search, e, weights, mean, std)
-            if np.all(np.abs(search.move) <= rounding * (np.abs(search.at) + np.abs(high - low))):
+            found[left] = search.at
+            more = ~(np.abs(search.move) <= rounding * (np.abs(search.at) + wide))
+            if not np.any(more):
                 break
-    return search.at
+            left, wide, e, weights, mean, std = (x[more] for x in (left, wide, e, weights, mean, std))
+            search = Search(*(x[more] for x in search[:-1]), search.number)
+    return found
 
 
 def quantile(

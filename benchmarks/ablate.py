@@ -8,8 +8,8 @@ Run from the repository:
 The plan is a value (`print(qg.Auto())`), so that a variant replaces a field of it: nothing is patched.
 Subjects are the zoo's models with the family chosen, and the tasks with three families. All fits of a
 subject share one process and its compiled programs, so that seconds are those of warm fits, of the
-processor, since other work may run beside them. Commands can
-be stopped and started again: what is stored is left.
+processor, since other work may run beside them. Commands can be stopped and started again: what is
+stored is left.
 """
 
 import argparse
@@ -111,11 +111,11 @@ def variants(hows: list[str]) -> Iterator[tuple[str, str, qg.Auto]]:
                 yield path, how, changed(plan, path, tried[how])
 
 
-def subjects(models: list[str]) -> list[tuple[str, str]]:
+def subjects(models: list[str], tasks: list[str]) -> list[tuple[str, str]]:
     """Names and families."""
     good = reference.read()
     chosen = [(name, "auto") for name in models if good.get(name, {}).get("good")]
-    return [*((task, family) for task in TASKS for family in FAMILIES), *chosen]
+    return [*((task, family) for task in tasks for family in FAMILIES), *chosen]
 
 
 def cell(name: str, family: str, seed: int, hows: list[str]) -> None:
@@ -154,11 +154,11 @@ def fitted(target: Any, family: str, plan: qg.Auto, seed: int, truth: Any) -> di
     return row | {"verdict": str(found.verdict), "corrected_error": corrected}
 
 
-def run(models: list[str], seeds: list[int], hows: list[str]) -> int:
+def run(models: list[str], tasks: list[str], seeds: list[int], hows: list[str]) -> int:
     """Every subject in a process of its own."""
     faults = 0
     for seed in seeds:
-        for name, family in subjects(models):
+        for name, family in subjects(models, tasks):
             call = [sys.executable, __file__, "cell", name, family, str(seed), *hows]
             done = subprocess.run(call, capture_output=True, text=True)
             if done.returncode:
@@ -231,9 +231,10 @@ def main() -> int:
     parser.add_argument("--how", nargs="+", default=["off", "half", "double"])
     parser.add_argument("--seeds", nargs="+", type=int, default=[0])
     parser.add_argument("--models", nargs="+", default=list(zoo.REGISTRY), choices=zoo.REGISTRY)
+    parser.add_argument("--tasks", nargs="*", default=list(TASKS), choices=TASKS)
     given = parser.parse_args()
     if given.command == "run":
-        return run(given.models, given.seeds, given.how)
+        return run(given.models, given.tasks, given.seeds, given.how)
     print("\n".join(table()))
     return 0
 

@@ -3,7 +3,7 @@
 Run from the repository:
   python benchmarks/ablate.py run             variants that are not stored, a process for each subject
   python benchmarks/ablate.py run --how off   only the rules that can be switched off
-  python benchmarks/ablate.py table           what came out, in Markdown
+  python benchmarks/ablate.py table           what came out; --write: in docs/ablation.md too
 
 The plan is a value (`print(qg.Auto())`), so that a variant replaces a field of it: nothing is patched.
 Subjects are the zoo's models with the family chosen, and the tasks with three families. All fits of a
@@ -28,6 +28,7 @@ import equinox as eqx
 import jax
 import jax.random as jr
 import zoo
+from pages import DOCS, publish
 from zoo import reference
 from zoo.fitting import moments
 from zoo.judging import CORRECTED, classify, errors, needless_warning, trust_is_wrong
@@ -178,6 +179,7 @@ def table() -> list[str]:
         "| field | value | fits | worse | better | right | silent | trust, wrong | needless | seconds |",
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
+    subjects = [f"{name} ({family})" for name, family, _ in sorted(base)]
     for (path, how), found in sorted(by.items()):
         pairs = [(base[of], row) for of, row in found.items() if of in base]
         gains = [(_height(new) - _height(old)) for old, new in pairs]
@@ -192,7 +194,7 @@ def table() -> list[str]:
             f"| `{path}` | {how} | {len(pairs)} | {counts} | {right:+d} | {silent:+d} | {wrong:+d} | "
             f"{needless:+d} | {ratio:.2f} |"
         )
-    return lines
+    return [*lines, "", f"{len(subjects)} subjects: {', '.join(subjects)}."]
 
 
 def rows() -> list[dict[str, Any]]:
@@ -232,10 +234,14 @@ def main() -> int:
     parser.add_argument("--seeds", nargs="+", type=int, default=[0])
     parser.add_argument("--models", nargs="+", default=list(zoo.REGISTRY), choices=zoo.REGISTRY)
     parser.add_argument("--tasks", nargs="*", default=list(TASKS), choices=TASKS)
+    parser.add_argument("--write", action="store_true", help="put the table into docs/ablation.md")
     given = parser.parse_args()
     if given.command == "run":
         return run(given.models, given.tasks, given.seeds, given.how)
-    print("\n".join(table()))
+    lines = table()
+    print("\n".join(lines))
+    if given.write:
+        publish("ablation", lines, DOCS / "ablation.md")
     return 0
 
 

@@ -38,9 +38,9 @@ def up(fit: "Fit", rungs: list[AbstractRung]) -> Ending:
         if evidence is None:
             break
         fit.evidence, trusted = evidence, evidence.trusted
-        dear = trusted or evidence.correctable or evidence.gap < fit.auto.compile_for * fit.gain
+        dear = evidence.correctable or evidence.gap < fit.auto.compile_for * fit.gain
         wanted = [r for r in untried if (r.improves(evidence) if trusted else r.mends(evidence))]
-        able = [rung for rung in wanted if not (rung.compiles and dear)]
+        able = [r for r in wanted if not (r.compiles and (trusted or dear and not r.needed(evidence)))]
         # A rung may have become too dear in the meantime.
         rung = next((r for r in able if r.refuses(fit) is None and r.out_of_time(fit) is None), None)
         if rung is None:

@@ -14,7 +14,7 @@ from ...diagnostics.diagnose import examine
 from ...diagnostics.diagnosis import Ending, Verdict
 from ...diagnostics.evidence import Evidence as Found
 from ...diagnostics.settings import Diagnostics
-from ...diagnostics.shapes import Shapes
+from ...diagnostics.shapes import Shapes, neck
 from ...families import AbstractFamily
 from ...session import Candidate
 from ...status import Status
@@ -76,6 +76,11 @@ class Evidence(NamedTuple):
     def shapes(self) -> Shapes:
         """Funnel (a neck), banana (curvature) and strong correlation, by coordinates."""
         return Shapes() if self.found is None else self.found.shapes
+
+    @property
+    def neck(self) -> float:
+        """How closely the scale of many coordinates together follows one among q's draws."""
+        return 0.0 if self.found is None else neck(self.found.draws.z, self.found.settings)
 
     @property
     def modes(self) -> tuple[np.ndarray, ...]:

@@ -1,4 +1,4 @@
-"""Scales that follow one coordinate, seen in many coordinates together, and what the ladder makes of it."""
+"""Scales that follow one coordinate, seen in many together, and what the ladder makes of it."""
 
 import jax.numpy as jnp
 import jax.random as jr

@@ -1,7 +1,7 @@
 """Non-centred forms of NumPyro models, found automatically: z = m + s e for normal sites.
 
-A site z ~ N(m, s^2) whose s is made of other latent sites is one end of a funnel. With the standard normal
-e in its place, few data on z no longer make a neck; with many data on z, the centred form is the better.
+A site z ~ N(m, s^2) whose s is made of other latent sites is one end of a funnel. With the standard
+normal e in its place, few data on z no longer make a neck; with many, the centred form is the better.
 """
 
 from typing import Any
@@ -32,7 +32,7 @@ class NonCentred(Messenger):
 
 
 def non_centred(model: Any) -> NonCentred:
-    """The model for `Target.from_numpyro`, its hierarchies non-centred: normal sites with a latent scale."""
+    """The model for `Target.from_numpyro` with its normal sites of latent scale non-centred."""
     if not callable(model):
         raise TypeError(f"model must be a NumPyro model, a function; got {type(model).__name__}")
     return NonCentred(model)

@@ -32,12 +32,12 @@ def large(name: str) -> Large:
 
 
 def item_response() -> Large:
-    """Two-parameter logistic: abilities of 9,960 persons, slopes and difficulties of 20 items."""
+    """Two-parameter logistic: abilities of 9,980 persons, slopes and difficulties of 10 items."""
     import jax.numpy as jnp
     import numpyro
     import numpyro.distributions as dist
 
-    rng, persons, items = np.random.default_rng(11), 9960, 20
+    rng, persons, items = np.random.default_rng(11), 9980, 10
     slope, hard = np.exp(0.3 * rng.normal(size=items)), rng.normal(size=items)
     odds = slope * (rng.normal(size=(persons, 1)) - hard)
     answers = jnp.asarray(rng.random((persons, items)) < 1 / (1 + np.exp(-odds)), jnp.float32)

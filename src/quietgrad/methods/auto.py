@@ -68,6 +68,8 @@ class Auto(AbstractMethod):
         draws: of the diagnosis that other answers get, enough for a k-hat with a limit of 0.67.
         judged_by: its numbers. Long chains are shorter and half as precise as those of the verdict that
             they predict.
+        judged_within: seconds that such a diagnosis may take, or the time of the fit so far if that is
+            more: on 10^4 coordinates chains would take longer than any fit. With `by_clock` only.
         compile_for: rungs with programs of their own are tried where there are this many times `gain`
             nats to gain.
     """
@@ -93,6 +95,7 @@ class Auto(AbstractMethod):
     close: float = 0.1
     draws: int = 1000
     judged_by: Diagnostics = Diagnostics(warm_up=(8,), most_moves=32, precise=0.4)
+    judged_within: float = 20.0
     compile_for: float = 0.5
 
     def refuses(self, target: Target, q: AbstractFamily, batch_size: int | None) -> str | None:

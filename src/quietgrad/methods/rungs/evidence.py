@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ...diagnostics.budget import Budget
 from ...diagnostics.diagnose import examine
 from ...diagnostics.diagnosis import Ending, Verdict
 from ...diagnostics.evidence import Evidence as Found
@@ -43,13 +44,16 @@ class Evidence(NamedTuple):
         rng: np.random.Generator,
         draws: int,
         settings: Diagnostics,
+        seconds: float = math.inf,
     ) -> "Evidence":
-        """Some thousand gradients at draws of the answer; only its gap if there is no target to ask."""
+        """Some thousand gradients at draws of the answer, as far as `seconds` allow; only its gap if
+        there is no target to ask."""
         q, gap = answer.q, answer.terms.gap
         if target is None:
             return cls(q, gap)
         ending = Ending(Status.CONVERGED, "")
-        found, verdict, why = examine(target, q, ending, rng, draws, settings=settings)
+        budget = Budget(seconds)
+        found, verdict, why = examine(target, q, ending, rng, draws, settings=settings, budget=budget)
         # Normal log weights of variance v are worth exp(-v) of their number; more draws see more of it.
         share = found.weights.effective / found.draws.log_q.size
         if math.isnan(answer.terms.variance):

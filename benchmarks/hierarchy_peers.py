@@ -77,31 +77,38 @@ def _trained(
         losses = jax.lax.map(lambda k: one.loss(k, params, model, guide, *data), jr.split(key, DRAWS))
         return -losses.mean(), losses.std() / math.sqrt(DRAWS)
 
-    taken, pace, outside = 0, math.inf, [0.0, 0.0]
-    limit = MOST_SECONDS if seconds is None else seconds
-    ends = iter(STEPS) if seconds is None else None
-    end = FIRST
+    limit, outside = MOST_SECONDS if seconds is None else seconds, [0.0, 0.0]
 
     def spent() -> tuple[float, float]:
         return time.perf_counter() - start[0] - outside[0], time.process_time() - start[1] - outside[1]
 
+    # The first round compiles, the second shows the pace.
+    state = jax.block_until_ready(piece(state, FIRST))
+    before = spent()[1]
+    state, taken = jax.block_until_ready(piece(state, FIRST)), 2 * FIRST
+    pace = (spent()[1] - before) / FIRST
+    ends = [steps for steps in STEPS if pace * steps < limit] or [int(limit / pace)]
     while True:
-        before = spent()[1]
-        state = jax.block_until_ready(piece(state, end - taken))
-        # The first round compiles.
-        pace = (spent()[1] - before) / (end - taken) if taken else math.inf
-        taken, now = end, spent()
-        room = max(FIRST, int((limit - now[1]) / pace)) if now[1] < limit else 0
-        end = taken + min(taken, room) if ends is None else next(ends, taken)
-        if taken > 2 * FIRST and (ends is not None or not room) or not room:
-            value, error = elbo(svi.get_params(state), jr.key(1))
-            yield {
-                "steps": taken,
-                "wait": now[0],
-                "processor": now[1],
-                "elbo": float(value),
-                "elbo_error": float(error),
-            }
-            outside[0], outside[1] = (x + y - z for x, y, z in zip(outside, spent(), now, strict=True))
-        if end == taken or end - taken > room:
+        # Towards a limit of time in rounds that double, as the pace changes.
+        room = int((limit - spent()[1]) / pace)
+        count = min(taken, room) if seconds is not None else ends[0] - taken
+        if count > 0:
+            before = spent()[1]
+            state, taken = jax.block_until_ready(piece(state, count)), taken + count
+            pace = (spent()[1] - before) / count
+        if seconds is not None and count > 0:
+            continue
+        now = spent()
+        value, error = elbo(svi.get_params(state), jr.key(1))
+        yield {
+            "steps": taken,
+            "wait": now[0],
+            "processor": now[1],
+            "elbo": float(value),
+            "elbo_error": float(error),
+        }
+        after = spent()
+        outside = [outside[0] + after[0] - now[0], outside[1] + after[1] - now[1]]
+        ends = ends[1:]
+        if seconds is not None or not ends:
             return

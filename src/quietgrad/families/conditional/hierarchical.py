@@ -29,7 +29,7 @@ from ..triangular import Triangular
 from .at_points import MOST_AT_FIRST, at_points, recentred
 from .following import Following, fitted
 from .host_locals import HostLocals, join, split
-from .host_root import HostRoot
+from .host_root import HostRoot, stds
 from .linear import LinearLocals
 from .locals import AbstractConditional
 from .nested import Nested
@@ -216,10 +216,11 @@ class Hierarchical(AbstractFamily, ScalesFollow, OnHost):
         mean, std, root = [], [], None
         for found in at_points(nested, g):
             own = HostLocals(nested, found)
-            each = [HostRoot(own.diagonal[i], own.tie(i)) for i in range(len(own.diagonal))]
-            root = each[0] if root is None else root
+            if root is None:
+                tie = None if own.transition is None else own.transition[0]
+                root = HostRoot(own.diagonal[0], tie)
             mean.append(own.mean)
-            std.append([one.std() for one in each])
+            std.append(stds(own.diagonal, own.transition))
         assert root is not None
         middle, spread = (np.concatenate(x).reshape(len(g), -1) for x in (mean, std))
         fine = np.all(np.isfinite(middle) & (spread > 0) & (spread < np.inf), axis=1)

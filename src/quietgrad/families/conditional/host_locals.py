@@ -36,10 +36,6 @@ class HostLocals:
                 moves[:, :, i] += np.einsum("dij,dj->di", self.transition[:, :, :, i - 1], before)
         return self.mean + moves
 
-    def tie(self, draw: int) -> Float[np.ndarray, "b b before"] | None:
-        """The transitions of one draw."""
-        return None if self.transition is None else self.transition[draw]
-
     def inverse(self, z: Many) -> Many:
         """e."""
         moves = z - self.mean

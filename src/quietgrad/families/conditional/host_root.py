@@ -40,12 +40,7 @@ class HostRoot(NamedTuple):
 
     def std(self) -> Float[np.ndarray, "b n"]:
         """The square roots of the diagonal of RR'."""
-        own = np.einsum("ijn,kjn->nik", self.diagonal, self.diagonal)
-        if self.transition is not None:
-            for i in range(1, len(own)):
-                a = self.transition[:, :, i - 1]
-                own[i] += a @ own[i - 1] @ a.T
-        return np.sqrt(np.einsum("nii->in", own))
+        return stds(self.diagonal, self.transition)
 
     def _through_chain(self, moves: Many, *, transposed: bool) -> Many:
         """N^-1 m, or N^-T m: a banded system in the order of time."""
@@ -67,6 +62,18 @@ class HostRoot(NamedTuple):
         right = np.swapaxes(moves, 1, 2).reshape(len(moves), -1).T
         solved = solve_banded((0, width) if transposed else (width, 0), band, right, check_finite=False)
         return np.swapaxes(solved.T.reshape(len(moves), n, b), 1, 2)
+
+
+def stds(
+    diagonal: Float[np.ndarray, "... b b n"], transition: Float[np.ndarray, "... b b before"] | None
+) -> Float[np.ndarray, "... b n"]:
+    """The sds of R e for many roots, one block after the other in a chain."""
+    own = np.einsum("...ijn,...kjn->n...ik", diagonal, diagonal)
+    if transition is not None:
+        ties = np.moveaxis(transition, -1, 0)
+        for i in range(1, len(own)):
+            own[i] += ties[i - 1] @ own[i - 1] @ np.swapaxes(ties[i - 1], -2, -1)
+    return np.sqrt(np.einsum("n...ii->...in", own))
 
 
 def _times(matrices: Float[np.ndarray, "b c n"], vectors: Float[np.ndarray, "vectors c n"]) -> Many:

@@ -2,8 +2,9 @@
 
 `python benchmarks/hierarchies.py` runs every case in a process of its own (`--only NAME ...` some of
 them, `--seeds` for more than one) and replaces their rows in results/hierarchies.json; `peers` adds rows
-of NumPyro's guides on the state spaces, `reference` makes the long chains, `table --write` puts the
-table into docs/hierarchies.md. Programs are compiled anew in each process, in single precision.
+of NumPyro's guides on the state spaces and on the large models, where each has as many processor seconds
+as our stored row; `reference` makes the long chains, `table --write` puts the table into
+docs/hierarchies.md. Programs are compiled anew in each process, in single precision.
 Processor seconds stand beside the wait, because other work on the machine does not count there.
 """
 
@@ -19,15 +20,23 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from hierarchy_cases import BY_CHAINS, NAMES, NORMAL, STATES, case, chain_model, state_space, store
+from hierarchy_cases import (
+    BY_CHAINS,
+    LARGE,
+    NAMES,
+    NORMAL,
+    STATES,
+    case,
+    chain_model,
+    state_space,
+    store,
+)
+from hierarchy_peers import GUIDES, LARGE_GUIDES, guide_of, rows_of
 from pages import DOCS, publish
 from timing import RESULTS, save
 
-# NumPyro's guides, and after how many steps each is evaluated; the best of steps and rates counts.
-GUIDES = ("AutoNormal", "AutoLowRankMultivariateNormal", "AutoIAFNormal")
 # Coordinates up to which chains have a dense mass.
 MOST_DENSE = 100
-STEPS, RATES, DRAWS = (2000, 10_000), (1e-2,), 1000
 
 
 def main() -> None:
@@ -41,11 +50,7 @@ def main() -> None:
     given = parser.parse_args()
     if given.case is not None:
         name, *rest = given.case
-        print(
-            json.dumps(
-                peer(name, rest[1], float(rest[2])) if rest[0] == "peer" else run(name, int(rest[0]))
-            )
-        )
+        print(json.dumps(peer(name, rest[1]) if rest[0] == "peer" else run(name, int(rest[0]))))
     elif given.what == "table":
         lines = table(rows())
         print("\n".join(lines))
@@ -54,7 +59,8 @@ def main() -> None:
     elif given.what == "reference":
         references(given.only or BY_CHAINS)
     elif given.what == "peers":
-        all = [(name, "peer", guide, str(rate)) for name in STATES for guide in GUIDES for rate in RATES]
+        all = [(name, "peer", guide) for name in STATES for guide in GUIDES]
+        all += [(name, "peer", guide) for name in LARGE for guide in LARGE_GUIDES]
         measure([one for one in all if given.only is None or one[0] in given.only])
     else:
         measure([(name, str(seed)) for name in given.only or NAMES for seed in given.seeds])
@@ -89,7 +95,9 @@ def rows() -> list[dict[str, Any]]:
 
 def identity(row: dict[str, Any]) -> tuple[Any, ...]:
     """What a row is of."""
-    return row["case"], row.get("tool"), row.get("rate"), row.get("steps"), row.get("seed")
+    # Peers on a large model have one row, whatever steps there was time for.
+    steps = None if row["case"] in LARGE else row.get("steps")
+    return row["case"], row.get("tool"), row.get("rate"), steps, row.get("seed")
 
 
 def shown(value: object) -> str:
@@ -140,43 +148,19 @@ def run(name: str, seed: int) -> dict[str, object]:
     return row
 
 
-def peer(name: str, guide_name: str, rate: float) -> list[dict[str, object]]:
-    """NumPyro's SVI with one of its guides, by its documentation; a row for each number of steps."""
-    import jax
-    import jax.random as jr
-    import numpyro
-    from numpyro.infer import SVI, Trace_ELBO, autoguide
+def peer(name: str, guide: str) -> list[dict[str, object]]:
+    """NumPyro's SVI with one of its guides; as many processor seconds as ours on a large model."""
+    if name in LARGE:
+        from hierarchy_large import large
 
+        own = [row for row in rows() if row["case"] == name and row["tool"] == "quietgrad"]
+        if not own:
+            raise SystemExit(f"{name} has no row of ours, whose time its peers get; run it first")
+        parts = large(name)
+        make, seconds = guide_of(guide, parts.model, parts), max(row["processor"] for row in own)
+        return rows_of(name, guide, parts.model, (), make=make, seconds=seconds)
     model, *data = state_space(name)
-    start = time.perf_counter(), time.process_time()
-    guide = getattr(autoguide, guide_name)(model, init_loc_fn=numpyro.infer.init_to_median)
-    svi = SVI(model, guide, numpyro.optim.Adam(rate), Trace_ELBO())
-    state = svi.init(jr.key(0), *data)
-    piece = jax.jit(
-        lambda state, count: jax.lax.fori_loop(0, count, lambda _, s: svi.update(s, *data)[0], state)
-    )
-    judge = jax.jit(
-        lambda params, key: -Trace_ELBO(DRAWS).loss(key, params, model, guide, *data), static_argnums=()
-    )
-    made, taken, outside = [], 0, [0.0, 0.0]
-    for steps in STEPS:
-        state = jax.block_until_ready(piece(state, steps - taken))
-        taken = steps
-        now = time.perf_counter(), time.process_time()
-        row = {
-            "case": name,
-            "tool": f"NumPyro {guide_name}",
-            "rate": rate,
-            "steps": steps,
-            "wait": now[0] - start[0] - outside[0],
-            "processor": now[1] - start[1] - outside[1],
-            "elbo": float(judge(svi.get_params(state), jr.key(1))),
-        }
-        made.append(row)
-        # What the evaluation took is not the tool's.
-        outside[0] += time.perf_counter() - now[0]
-        outside[1] += time.process_time() - now[1]
-    return made
+    return rows_of(name, guide, model, tuple(data), make=guide_of(guide, model), seconds=None)
 
 
 def references(names: tuple[str, ...] | list[str]) -> None:
@@ -242,9 +226,12 @@ def table(found: list[dict[str, Any]]) -> list[str]:
                 _worst(own, "gigabytes", max, ".2f"),
             ]
             lines.append(f"| {name} | {families} | {' | '.join(cells)} |")
-        for guide in GUIDES:
+        for guide in dict.fromkeys([*GUIDES, *LARGE_GUIDES]):
             others = [row for row in found if row["case"] == name and row["tool"] == f"NumPyro {guide}"]
-            finite = [row for row in others if np.isfinite(row["elbo"])]
+            finite = [row for row in others if np.isfinite(row.get("elbo", np.nan))]
+            refused = [row["refused"] for row in others if "refused" in row]
+            if refused:
+                lines.append(f"| {name} | NumPyro {guide} | refused: {refused[0]} | | | | | | | |")
             if finite:
                 best = max(finite, key=lambda row: row["elbo"])
                 how = f"NumPyro {guide}, {best['steps']:,} steps of {best['rate']:g}"

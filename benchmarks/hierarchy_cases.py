@@ -14,7 +14,9 @@ NORMAL = {f"normal-{groups}": groups for groups in (100, 1000, 10_000, 100_000)}
 CHOSEN = ("schools-centred", "radon-centred", "logistic-centred")
 BY_CHAINS = ("poisson-500", "bernoulli-500", *CHOSEN)
 STATES = ("local-level-1000", "volatility-1000")
-NAMES = (*NORMAL, *BY_CHAINS, *STATES)
+# Models of 10^4 and 10^5 latents whose exact answer is not known, and the families to fit.
+LARGE = {"item-response": "hierarchical", "crossed": "mean-field", "factorisation": "mean-field"}
+NAMES = (*NORMAL, *BY_CHAINS, *STATES, *LARGE)
 
 
 class Case(NamedTuple):
@@ -39,6 +41,12 @@ def case(name: str) -> Case:
         import quietgrad as qg
 
         return Case(qg.Target.from_numpyro(*state_space(name)))
+    if name in LARGE:
+        from hierarchy_large import large
+
+        import quietgrad as qg
+
+        return Case(qg.Target.from_numpyro(large(name).model), family=LARGE[name])
     from zoo import reference
 
     # The zoo's own references are of double precision, and looked after there.

@@ -44,6 +44,7 @@ def auto(model: Brought, seed: int) -> Answer:
         "advice": list(found.advice),
         "khat": float(found.khat),
         "gradients_of_verdict": found.gradients,
+        "verdict_seconds": round(found.seconds, 2),
     }
     corrected = None
     if str(found.verdict) == CORRECTED:

@@ -127,13 +127,13 @@ def test_values_and_slopes_of_many_globals_are_those_of_the_marginal(case):
     nested = centred(target, "chain" if case == "chain" else "arrowhead")
     nested = skewed_locals(nested) if case == "skewed" else nested
     g = np.random.default_rng(0).normal(0.0, 0.3, (3, 2))
-    (found,) = at_points(nested, g)
+    (found,) = at_points(nested, g, marginal=True)
     values, slopes = marginals_and_slopes(nested, jnp.asarray(g))
     assert np.allclose(found.values, values, rtol=1e-9)
     assert np.allclose(found.slopes, slopes, rtol=1e-4, atol=1e-5)
     h = 1e-4
     for j, move in enumerate(h * np.eye(2)):
-        (up,), (down,) = at_points(nested, g + move), at_points(nested, g - move)
+        (up,), (down,) = (at_points(nested, to, marginal=True) for to in (g + move, g - move))
         assert np.allclose(found.slopes[:, j], (up.values - down.values) / (2 * h), rtol=1e-4, atol=1e-5)
 
 

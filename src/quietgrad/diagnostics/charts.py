@@ -16,7 +16,7 @@ from jaxtyping import Array, Float
 from .._numerics.lapack import over_points
 from .._util.device import SOONER, on_device
 from ..evaluation.points import Points
-from ..families import AbstractFamily, ScalesFollow
+from ..families import AbstractFamily, HostMap, ScalesFollow
 from ..targets import Target
 from .coordinates import BaseCoordinates
 from .draws import Draws, carry
@@ -125,13 +125,47 @@ class BaseChart(AbstractChart):
         return _unit(self._coordinates.q.base_dim)
 
 
-def chart_of(target: Target, q: AbstractFamily, points: Points) -> AbstractChart:
-    """The base of a q that follows necks, else the target's own coordinates.
+class FollowingChart(AbstractChart):
+    """Coordinates of a map on the host that follows necks as q does: nothing is compiled."""
 
-    Not that of a bend or a flow: right in the middle, it may be far off in a tail, where chains then do
-    not move.
+    def __init__(self, map: HostMap, points: Points, dim: int):
+        self._map, self._points, self._dim = map, points, dim
+
+    def __call__(self, u: States) -> tuple[Values, States]:
+        """A gradient of the target, pulled back."""
+        z, log_det = self._map.transport(u)
+        value, slope = self._points(z)
+        return value + log_det, self._map.pull(u, slope)
+
+    def carry(self, u: States) -> tuple[Places, Values]:
+        """z and log|dT/du|."""
+        return self._map.transport(u)
+
+    def of_draws(self, draws: Draws) -> States:
+        """By the inverse."""
+        return self.of_points(draws.z)
+
+    def of_points(self, z: Places) -> States:
+        """By the inverse."""
+        return _finite(self._map.inverse(z))
+
+    def metric(self, own: Metric) -> Metric:
+        """About a standard normal, as far as q is right."""
+        return _unit(self._dim)
+
+
+def chart_of(
+    target: Target, q: AbstractFamily, points: Points, rng: np.random.Generator
+) -> AbstractChart:
+    """Coordinates that follow necks as q does, else the target's own coordinates.
+
+    Not the base of a bend or a flow: right in the middle, it may be far off in a tail, where chains then
+    do not move.
     """
-    return BaseChart(target, q, points) if isinstance(q, ScalesFollow) else PlainChart(points)
+    if not isinstance(q, ScalesFollow):
+        return PlainChart(points)
+    map = q.following(rng)
+    return BaseChart(target, q, points) if map is None else FollowingChart(map, points, q.dim)
 
 
 def _unit(dim: int) -> Metric:

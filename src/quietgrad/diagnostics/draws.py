@@ -1,6 +1,7 @@
 """Draws of q with everything that the diagnosis asks of them: densities, target values and gradients."""
 
 import math
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import equinox as eqx
@@ -15,8 +16,8 @@ from ..families import AbstractFamily, OnHost
 from .budget import Budget
 from .settings import DEFAULT, Diagnostics
 
-# Points at which log q is asked for together.
-AT_ONCE = 512
+# Points at which log q is asked for together, and numbers of a block of coordinates.
+AT_ONCE, BLOCK = 512, 2**20
 
 
 class Draws(NamedTuple):
@@ -36,7 +37,15 @@ class Draws(NamedTuple):
     @property
     def finite(self) -> np.ndarray:
         """Where the log density and its gradient are finite."""
-        return np.isfinite(self.values) & np.all(np.isfinite(self.slope), axis=1)
+        fine = np.isfinite(self.values)
+        for some in self.blocks():
+            fine &= np.all(np.isfinite(self.slope[:, some]), axis=1)
+        return fine
+
+    def blocks(self) -> Iterator[slice]:
+        """Coordinates some at a time: copies of all draws would take as much memory as the draws."""
+        each = max(1, BLOCK // max(1, len(self.z)))
+        return (slice(first, first + each) for first in range(0, self.z.shape[1], each))
 
     @property
     def bad_share(self) -> float:
@@ -65,21 +74,26 @@ def draw(
         pairs = settings.few_pairs
     groups = max(least, -(-draws // (2 * pairs)))
     groups = max(least, min(groups, settings.most_numbers // (2 * pairs * q.dim)))
-    parts = []
+    # Filled group by group; what is not filled takes no memory.
+    room = 2 * pairs * groups
+    e, z, slope = np.empty((room, q.base_dim)), np.empty((room, q.dim)), np.empty((room, q.dim))
+    log_q, values = np.empty(room), np.empty(room)
+    made = 0
     for number in range(groups):
         if number >= least and budget.spent > settings.draws_share * budget.seconds:
             break
-        e = sobol_pairs(q.base, pairs, q.base_dim, rng)
-        z, log_q = carry(q, e)
+        some = slice(2 * pairs * number, made := 2 * pairs * (number + 1))
+        e[some] = sobol_pairs(q.base, pairs, q.base_dim, rng)
+        z[some], log_q[some] = carry(q, e[some])
         # The first group may compile; the last one shows the pace of gradients.
         with budget.paced(2 * pairs):
-            parts.append((e, z, log_q, *points(z)))
-    e, z, log_q, values, slope = map(np.concatenate, zip(*parts, strict=True))
+            values[some], slope[some] = points(z[some])
+    e, z, log_q, values, slope = e[:made], z[:made], log_q[:made], values[:made], slope[:made]
     held = np.all(np.isfinite(z), axis=1) & np.isfinite(log_q)
     if not np.all(held):
         center = np.mean(z[held], axis=0) if np.any(held) else np.zeros(q.dim)
         z, values = np.where(held[:, None], z, center), np.where(held, values, -math.inf)
-    return Draws(e, z, log_q, values, slope, len(parts))
+    return Draws(e, z, log_q, values, slope, made // (2 * pairs))
 
 
 def carry(

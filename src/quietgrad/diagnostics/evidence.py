@@ -293,7 +293,7 @@ def _run_chains(
         rows = rng.permutation(np.flatnonzero(drawn.finite))[:count]
     count, numbers = len(rows), watched(drawn.z)
     at_home = watched.selected or even(weights, settings)
-    chart = PlainChart(points) if at_home else chart_of(target, q, points)
+    chart = PlainChart(points) if at_home else chart_of(target, q, points, rng)
     start = np.concatenate([chart.of_draws(drawn)[rows], chart.of_points(ends)])
     scales, keep = chart.metric(metric), watched if watched.selected else None
     sampler = Sampler(chart, scales, start, rng, settings, keep)

@@ -7,7 +7,7 @@ precision exactly, whatever q is. Otherwise it is an average curvature under q.
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from .draws import Draws
 from .settings import DEFAULT, Diagnostics
@@ -72,15 +72,12 @@ def metric_within(
 def metric_of(draws: Draws, settings: Diagnostics = DEFAULT) -> Metric:
     """The metric of the posterior as gradients at q's draws show it."""
     keep = draws.finite & (draws.values >= np.quantile(draws.values[draws.finite], settings.left_out))
+    count, dim = int(np.count_nonzero(keep)), draws.z.shape[1]
+    if count < settings.per_coordinate * dim:
+        return _diagonal(draws, keep, settings)
     z, slope = draws.z[keep], draws.slope[keep]
     center, std = np.mean(draws.z, axis=0), np.std(draws.z, axis=0)
     std = np.maximum(std, np.finfo(float).tiny)
-    count, dim = z.shape
-    if count < settings.per_coordinate * dim:
-        w = (z - center) / std
-        curvature = -np.mean(slope * std * w, axis=0) / np.mean(w**2, axis=0)
-        bounded = np.clip(curvature, settings.least_curvature, settings.most_curvature)
-        return Metric(center, std / np.sqrt(bounded))
     root = _root(np.cov(draws.z.T).reshape(dim, dim), std)
     w = np.linalg.solve(root, (z - center).T).T
     pulled = slope @ root
@@ -92,6 +89,19 @@ def metric_of(draws: Draws, settings: Diagnostics = DEFAULT) -> Metric:
     noise = np.sqrt(np.mean(residual**2) * dim / count)
     values = np.maximum(values, max(noise, 1e-10 * float(np.max(np.abs(values))), settings.flat))
     return Metric(center, root @ (vectors / np.sqrt(values)))
+
+
+def _diagonal(draws: Draws, keep: Bool[np.ndarray, " draws"], settings: Diagnostics) -> Metric:
+    """Scales alone, coordinate by coordinate."""
+    center, root = np.empty(draws.z.shape[1]), np.empty(draws.z.shape[1])
+    for some in draws.blocks():
+        z, slope = draws.z[:, some], draws.slope[keep, some]
+        middle, std = np.mean(z, axis=0), np.maximum(np.std(z, axis=0), np.finfo(float).tiny)
+        w = (z[keep] - middle) / std
+        curvature = -np.mean(slope * std * w, axis=0) / np.mean(w**2, axis=0)
+        bounded = np.clip(curvature, settings.least_curvature, settings.most_curvature)
+        center[some], root[some] = middle, std / np.sqrt(bounded)
+    return Metric(center, root)
 
 
 def _root(

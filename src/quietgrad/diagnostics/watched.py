@@ -129,8 +129,10 @@ def coupled(draws: Draws) -> Int[np.ndarray, " dim"]:
     and q the best mean-field member, that is 1 + sum_{j != i} P_ij^2 / (P_ii P_jj): large for the scale
     of a hierarchy, which many others depend on, and one for a coordinate by itself.
     """
-    finite = draws.finite
-    square = np.mean(draws.slope[finite] ** 2, axis=0) * np.var(draws.z, axis=0)
+    finite, square = draws.finite, np.empty(draws.z.shape[1])
+    for some in draws.blocks():
+        slopes = np.mean(draws.slope[finite, some] ** 2, axis=0)
+        square[some] = slopes * np.var(draws.z[:, some], axis=0)
     return np.argsort(-np.nan_to_num(square), kind="stable")
 
 

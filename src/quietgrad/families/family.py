@@ -8,7 +8,7 @@ themselves are mix-ins (`HasEntropy`, `HasMoments`, ...): parts ask for these, n
 import abc
 import math
 from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -219,11 +219,38 @@ class OnHost(eqx.Module):
         return self.host_transport(e), self.host_log_prob(e)
 
 
+@runtime_checkable
+class HostMap(Protocol):
+    """A map z(u) in NumPy that can be inverted and differentiated."""
+
+    def transport(
+        self, u: Float[np.ndarray, "points base"]
+    ) -> tuple[Float[np.ndarray, "points dim"], Float[np.ndarray, " points"]]:
+        """z and log |dz/du|, up to a constant."""
+        ...
+
+    def inverse(self, z: Float[np.ndarray, "points dim"]) -> Float[np.ndarray, "points base"]:
+        """u of z."""
+        ...
+
+    def pull(
+        self, u: Float[np.ndarray, "points base"], slope: Float[np.ndarray, "points dim"]
+    ) -> Float[np.ndarray, "points base"]:
+        """The gradient by u of f(z(u)) + log |dz/du|, for f with this gradient by z."""
+        ...
+
+
 class ScalesFollow(Invertible):
     """A family in which the scales of some coordinates follow others, as in a hierarchy.
 
-    Chains move in its base coordinates, where the posterior has one scale.
+    Chains move in its base coordinates, where the posterior has one scale, or in those of a map that
+    is close to it and costs less.
     """
+
+    def following(self, rng: np.random.Generator) -> "HostMap | None":
+        """Such a map, whose derivatives are known on the host."""
+        del rng
+        return None
 
     @abc.abstractmethod
     def host_inverse(self, z: Float[np.ndarray, "points dim"]) -> Float[np.ndarray, "points base"]:

@@ -34,6 +34,7 @@ from .gaussian import Curvature
 from .ladder import rungs_of, up
 from .method import UNSETTLED, AbstractMethod, Ending, Piloted, Problem, Recorder, started_from
 from .rungs import RUNGS, AbstractRung, Evidence
+from .rungs.evidence import SHORTER
 from .starts import given_start, mean_field_start, pilot_modes, pilot_searches, stationary_start
 
 
@@ -68,6 +69,8 @@ class Auto(AbstractMethod):
         draws: of the diagnosis that other answers get, enough for a k-hat with a limit of 0.67.
         judged_by: its numbers. Long chains are shorter and half as precise as those of the verdict that
             they predict.
+        judged_within: seconds that such a diagnosis may take, or the time of the fit so far if that is
+            more: on 10^4 coordinates chains would take longer than any fit. With `by_clock` only.
         compile_for: rungs with programs of their own are tried where there are this many times `gain`
             nats to gain.
     """
@@ -92,13 +95,8 @@ class Auto(AbstractMethod):
     rungs: tuple[AbstractRung, ...] = RUNGS
     close: float = 0.1
     draws: int = 1000
-    judged_by: Diagnostics = Diagnostics(
-        warm_up=(8,),
-        most_moves=32,
-        precise=0.4,
-        long_leapfrogs=(32,),
-        long_acceptance=((0.9, 0.96),),
-    )
+    judged_by: Diagnostics = SHORTER
+    judged_within: float = 20.0
     compile_for: float = 0.5
 
     def refuses(self, target: Target, q: AbstractFamily, batch_size: int | None) -> str | None:

@@ -7,6 +7,7 @@ is wrong is tried, the cheapest first; what clearly gains becomes the present an
 turn.
 """
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -38,9 +39,9 @@ def up(fit: "Fit", rungs: list[AbstractRung]) -> Ending:
         if evidence is None:
             break
         fit.evidence, trusted = evidence, evidence.trusted
-        dear = trusted or evidence.correctable or evidence.gap < fit.auto.compile_for * fit.gain
+        dear = evidence.correctable or evidence.gap < fit.auto.compile_for * fit.gain
         wanted = [r for r in untried if (r.improves(evidence) if trusted else r.mends(evidence))]
-        able = [rung for rung in wanted if not (rung.compiles and dear)]
+        able = [r for r in wanted if not (r.compiles and (trusted or dear and not r.needed(evidence)))]
         # A rung may have become too dear in the meantime.
         rung = next((r for r in able if r.refuses(fit) is None and r.out_of_time(fit) is None), None)
         if rung is None:
@@ -95,7 +96,9 @@ def _evidence(fit: "Fit", answer: Candidate, number: int) -> Evidence | None:
     with session.clock.phase(EVALUATE):
         target = None if fit.problem.batch_size is not None else fit.problem.target
         rng = session.rng("evidence", number)
-        evidence = Evidence.of(target, answer, rng, fit.auto.draws, fit.auto.judged_by)
+        auto = fit.auto
+        seconds = max(auto.judged_within, session.clock.total) if auto.by_clock else math.inf
+        evidence = Evidence.of(target, answer, rng, auto.draws, auto.judged_by, seconds)
     # A Gaussian at one of several modes is close to the density around it.
     if evidence.gap < fit.auto.close * fit.gain and not evidence.modes:
         session.note("enough", family=name, gap=evidence.gap)

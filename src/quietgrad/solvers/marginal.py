@@ -25,7 +25,7 @@ class Marginal(NamedTuple):
     ) -> tuple[Float[np.ndarray, " points"], Float[np.ndarray, "points k"]]:
         """At each point, as double precision."""
         values, slopes = [], []
-        for found in at_points(self.nested, g):
+        for found in at_points(self.nested, g, marginal=True):
             self.session.check()
             values.append(found.values)
             slopes.append(found.slopes)

@@ -21,6 +21,7 @@ from .few_dimensions import (
     FlowSteps,
     Gaussian,
     GaussianSteps,
+    Peak,
     PeakSearch,
     influence_order,
     standardised_pairs,
@@ -75,12 +76,10 @@ class NestedGlobals(AbstractSolver):
     def _gaussian(self, session: Recorder, state: NestedState) -> Step:
         marginal = self._marginal(session, state.q)
         g = np.asarray(marginal.nested.center, float)
-        for number in range(self.climbs):
+        for _ in range(self.climbs):
             before, g = g, self.search.climb(marginal, g)
             marginal = marginal.recentred(g)
-            if number == 0 and marginal.lost_by_gaussians() > self.worth_skew:
-                marginal = marginal.skewed()
-            elif np.allclose(before, g, atol=1e-3):
+            if np.allclose(before, g, atol=1e-3):
                 break
         peak = self.search.settle(marginal, g)
         if peak is None:
@@ -91,6 +90,15 @@ class NestedGlobals(AbstractSolver):
         if found is None:
             return Step((), state, state.taken, end="no Gaussian for the globals")
         marginal = marginal.recentred(found.mean)
+        if marginal.lost_by_gaussians() > self.worth_skew:
+            # A step of theirs takes as many gradients as their rule has nodes, so they come last.
+            peak = Peak(found.mean, found.root, found.left)
+            stds = np.sqrt(np.sum(peak.root**2, axis=1))
+            marginal = marginal.skewed().recentred(peak.at, self.search.share * stds)
+            found = self.gaussian.fit(marginal, peak, session.rng("globals of skewed locals"))
+            if found is None:
+                return Step((), state, state.taken, end="no Gaussian for the globals")
+            marginal = marginal.recentred(found.mean)
         # Fixed draws are overfitted: how good the Gaussian is shows at others.
         fresh = standardised_pairs(self.judging_pairs, len(peak.at), session.rng("judging globals"))
         found = found.at(marginal, fresh)

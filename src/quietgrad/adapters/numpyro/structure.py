@@ -116,8 +116,8 @@ def _kind(site: Any) -> str | None:
         return None
     name, fn = site["name"], site["fn"]
     if site["is_observed"]:
-        return "factors" if isinstance(_innermost(fn), dist.Unit) else "observed"
-    if isinstance(_innermost(fn), dist.Delta):
+        return "factors" if isinstance(innermost(fn), dist.Unit) else "observed"
+    if isinstance(innermost(fn), dist.Delta):
         raise ValueError(
             f"site {name!r} has a delta distribution, which has no density; "
             "record the value with numpyro.deterministic instead"
@@ -127,7 +127,7 @@ def _kind(site: Any) -> str | None:
     if fn.has_enumerate_support and site["infer"].get("enumerate", "parallel") == "parallel":
         return "enumerated"
     raise ValueError(
-        f"site {name!r} is discrete ({type(_innermost(fn)).__name__}) and NumPyro cannot sum it out in "
+        f"site {name!r} is discrete ({type(innermost(fn)).__name__}) and NumPyro cannot sum it out in "
         "parallel, so the model has no density over the reals; sum it out by hand, for example with "
         "numpyro.distributions.MixtureSameFamily, or observe it"
     )
@@ -146,7 +146,8 @@ def _site(site: Any, *, latent: bool) -> Site:
     return Site(site["name"], tuple(batch), event, tuple(free), plates)
 
 
-def _innermost(fn: Any) -> Any:
+def innermost(fn: Any) -> Any:
+    """The distribution inside of expansions, masks and independent axes."""
     while hasattr(fn, "base_dist") and isinstance(
         fn, dist.ExpandedDistribution | dist.Independent | dist.MaskedDistribution
     ):

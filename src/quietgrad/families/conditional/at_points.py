@@ -11,7 +11,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from ..._numerics.lapack import over_points
 from ..._util.device import SOONER, on_device
@@ -28,7 +28,10 @@ APART = 0.3
 
 
 class AtPoints(NamedTuple):
-    """log p(g), its slopes, the locals' parameters, and the diagonal and transitions of their root."""
+    """log p(g), its slopes, the locals' parameters, and the diagonal and transitions of their root.
+
+    Values and slopes are not numbers where they were not asked for.
+    """
 
     values: Float[np.ndarray, " points"]
     slopes: Float[np.ndarray, "points k"]
@@ -37,20 +40,25 @@ class AtPoints(NamedTuple):
     transition: Float[np.ndarray, "points b b before"] | None
 
 
-def at_points(nested: Nested, g: Float[np.ndarray, "points k"], most: int = MOST) -> Iterator[AtPoints]:
-    """Up to `ROOM` points at a time, as double precision, but the locals as the program has them."""
+def at_points(
+    nested: Nested, g: Float[np.ndarray, "points k"], most: int = MOST, *, marginal: bool = False
+) -> Iterator[AtPoints]:
+    """Up to `ROOM` points at a time, as double precision, but the locals as the program has them.
+
+    With `marginal` log p(g) and its slopes, which draws do not need.
+    """
     structure, dtype = nested.structure, np.dtype(nested.center.dtype)
     # A power of two, so that it divides the room.
     together = max(1, min(TOGETHER, HELD // max(1, structure.n * structure.b)))
     together = 2 ** (together.bit_length() - 1)
-    steps = on_device(most, np.int32)
+    steps, wanted = on_device(most, np.int32), on_device(marginal, bool)
     for first in range(0, len(g), ROOM):
         some = g[first : first + ROOM]
         block = np.empty((ROOM, g.shape[1]), dtype)
         block[: len(some)], block[len(some) :] = some, some[-1]
         needed = on_device(-(-len(some) // together), np.int32)
         shaped = on_device(block.reshape(ROOM // together, together, -1))
-        found = jax.device_get(_program(nested, shaped, needed, steps))
+        found = jax.device_get(_program(nested, shaped, needed, steps, wanted))
         value, slope, *rest = (
             None if part is None else part.reshape(ROOM, *part.shape[2:])[: len(some)] for part in found
         )
@@ -110,11 +118,19 @@ def skewed_locals(nested: NestedLaplace) -> NestedSkewed:
 
 @eqx.filter_jit(**SOONER)
 def _program(
-    nested: Nested, g: Float[Array, "blocks points k"], needed: Int[Array, ""], most: Int[Array, ""]
+    nested: Nested,
+    g: Float[Array, "blocks points k"],
+    needed: Int[Array, ""],
+    most: Int[Array, ""],
+    marginal: Bool[Array, ""],
 ) -> tuple[Array, Array, Array, Array, Array | None]:
     def point(g: Float[Array, " k"]) -> tuple[Array, Array, Array, Array, Array | None]:
         found = nested.solve(g, most)
-        value, slope = nested.marginal_and_slope(g, found)
+        value, slope = jax.lax.cond(
+            marginal,
+            lambda: nested.marginal_and_slope(g, found),
+            lambda: (jnp.full((), jnp.nan, g.dtype), jnp.full_like(g, jnp.nan)),
+        )
         return value, slope, found.x, found.root.diagonal, found.root.transition
 
     def block(i: Int[Array, ""], held: tuple[Array | None, ...]) -> tuple[Array | None, ...]:

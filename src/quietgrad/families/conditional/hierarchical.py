@@ -27,7 +27,9 @@ from ..structured import AbstractStructured, Arrowhead, Chain
 from ..structured.found import structure_for
 from ..triangular import Triangular
 from .at_points import MOST_AT_FIRST, at_points, recentred
+from .following import Following, fitted
 from .host_locals import HostLocals, join, split
+from .host_root import HostRoot, stds
 from .linear import LinearLocals
 from .locals import AbstractConditional
 from .nested import Nested
@@ -35,6 +37,9 @@ from .nested_laplace import NestedLaplace
 
 # The sd of the globals in the start for a target: locals are known around its middle.
 NEAR = 0.1
+# Globals at which locals are looked at for a map that follows them, and how much further out than draws
+# of q these are: chains visit tails of the posterior that draws of q rarely do.
+FOLLOWED, WIDER = 128, 1.5
 
 
 class Hierarchical(AbstractFamily, ScalesFollow, OnHost):
@@ -197,6 +202,31 @@ class Hierarchical(AbstractFamily, ScalesFollow, OnHost):
             some = slice(begun, begun := begun + len(found.values))
             e.append(HostLocals(nested, found).inverse(own[some]))
         return join(self.structure, q.host_inverse(g), np.concatenate(e))
+
+    def following(self, rng: np.random.Generator) -> Following | None:
+        """A map close to the transport that needs no solution for the locals; None if there is none.
+
+        Where there are fewer points than the globals' covariance asks for, or locals are not nested.
+        """
+        nested, q = self.of_locals, self.of_globals
+        if not (isinstance(nested, Nested) and isinstance(q, OnHost)):
+            return None
+        e = WIDER * rng.standard_normal((FOLLOWED - 1, self.structure.k))
+        g = q.host_transport(np.concatenate([np.zeros((1, self.structure.k)), e]))
+        mean, std, root = [], [], None
+        for found in at_points(nested, g):
+            own = HostLocals(nested, found)
+            if root is None:
+                tie = None if own.transition is None else own.transition[0]
+                root = HostRoot(own.diagonal[0], tie)
+            mean.append(own.mean)
+            std.append(stds(own.diagonal, own.transition))
+        assert root is not None
+        middle, spread = (np.concatenate(x).reshape(len(g), -1) for x in (mean, std))
+        fine = np.all(np.isfinite(middle) & (spread > 0) & (spread < np.inf), axis=1)
+        if not fine[0] or np.count_nonzero(fine) < 2 * (self.structure.k + 1):
+            return None
+        return fitted(self.structure, g[fine], middle[fine], spread[fine], root)
 
     def _log_prob(self, z: Float[Array, " dim"]) -> Float[Array, ""]:
         g, own = self.structure.split(z)

@@ -79,6 +79,14 @@ class Nested(AbstractConditional):
         """E f(g, z) - log q(z | g) over q(z | g): what q(g) has to follow. Exact as q(z | g) is."""
         return self.fixed.log_marginal_at(g, _solution(self, g))
 
+    def ended(self, last: "NewtonState") -> Solution:
+        """The solution after the last step: where the root is known, the error is that step's square."""
+        return Solution(last.x, last.root)
+
+    def done(self, size: Float[Array, ""], before: Float[Array, ""]) -> Bool[Array, ""]:
+        """Whether a step of this size, after one of that size, is the last one."""
+        return (size <= EXACT) | (before <= CLOSE)
+
     @property
     def fixed(self) -> "Nested":
         """The same without derivatives by its arrays."""
@@ -99,31 +107,32 @@ class Nested(AbstractConditional):
         first = self.parameters + jnp.sum(self.slopes * shift, axis=1)
         structure, infinite = self.structure, jnp.full((), jnp.inf, g.dtype)
 
-        def again(state: _State) -> Bool[Array, ""]:
+        def again(state: NewtonState) -> Bool[Array, ""]:
             return ~state.done & (state.number <= most)
 
-        def once(state: _State) -> _State:
+        def once(state: NewtonState) -> NewtonState:
             x = state.after
             found = self.step(g, x)
             # What is not a number must not get into a maximum, which need not keep it.
             sizes = jnp.where(jnp.isfinite(found.sizes), found.sizes, jnp.inf)
             if structure.chained:
                 sizes = jnp.full_like(sizes, jnp.max(sizes))
-            worse = ~((sizes <= state.before) & (sizes < jnp.inf))
+            # A block that has settled moves by its rounding, now more and now less.
+            worse = ~((sizes <= jnp.maximum(state.before, CLOSE)) & (sizes < jnp.inf))
             back = state.base + SHORTER * (x - state.base)
             size = jnp.max(jnp.where(worse, jnp.inf, sizes))
-            return _State(
+            return NewtonState(
                 x=x,
                 root=found.root,
                 after=jnp.where(worse[None, :], back, found.after),
                 base=jnp.where(worse[None, :], state.base, x),
                 before=jnp.where(worse, state.before, sizes),
                 size=size,
-                done=(size <= EXACT) | (state.size <= CLOSE),
+                done=self.done(size, state.size),
                 number=state.number + 1,
             )
 
-        start = _State(
+        start = NewtonState(
             x=first,
             root=_unknown(self),
             after=first,
@@ -134,7 +143,7 @@ class Nested(AbstractConditional):
             number=jnp.zeros((), jnp.int32),
         )
         ended = jax.lax.while_loop(again, once, start)
-        return Solution(ended.x, ended.root)
+        return self.ended(ended)
 
     def followed(self, g: Float[Array, " k"], x: Float[Array, "p n"]) -> Solution:
         """The solution x for g with its derivatives by g."""
@@ -142,7 +151,7 @@ class Nested(AbstractConditional):
         return Solution(after, self.step(g, after).root)
 
 
-class _State(NamedTuple):
+class NewtonState(NamedTuple):
     """The last point that a step was made at and its root, the next one, and where to return to."""
 
     x: Array

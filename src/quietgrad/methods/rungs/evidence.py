@@ -10,15 +10,26 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ...diagnostics.budget import Budget
 from ...diagnostics.diagnose import examine
 from ...diagnostics.diagnosis import Ending, Verdict
 from ...diagnostics.evidence import Evidence as Found
 from ...diagnostics.settings import Diagnostics
-from ...diagnostics.shapes import Shapes
+from ...diagnostics.shapes import Shapes, neck
 from ...families import AbstractFamily
 from ...session import Candidate
 from ...status import Status
 from ...targets import Target
+
+# A diagnosis by which a rung is judged: long chains are shorter and half as precise as those of the
+# verdict that they predict, and are not tried again with smaller steps.
+SHORTER = Diagnostics(
+    warm_up=(8,),
+    most_moves=32,
+    precise=0.4,
+    long_leapfrogs=(32,),
+    long_acceptance=((0.9, 0.96),),
+)
 
 
 class Evidence(NamedTuple):
@@ -43,13 +54,16 @@ class Evidence(NamedTuple):
         rng: np.random.Generator,
         draws: int,
         settings: Diagnostics,
+        seconds: float = math.inf,
     ) -> "Evidence":
-        """Some thousand gradients at draws of the answer; only its gap if there is no target to ask."""
+        """Some thousand gradients at draws of the answer, as far as `seconds` allow; only its gap if
+        there is no target to ask."""
         q, gap = answer.q, answer.terms.gap
         if target is None:
             return cls(q, gap)
         ending = Ending(Status.CONVERGED, "")
-        found, verdict, why = examine(target, q, ending, rng, draws, settings=settings)
+        budget = Budget(seconds)
+        found, verdict, why = examine(target, q, ending, rng, draws, settings=settings, budget=budget)
         # Normal log weights of variance v are worth exp(-v) of their number; more draws see more of it.
         share = found.weights.effective / found.draws.log_q.size
         if math.isnan(answer.terms.variance):
@@ -76,6 +90,11 @@ class Evidence(NamedTuple):
     def shapes(self) -> Shapes:
         """Funnel (a neck), banana (curvature) and strong correlation, by coordinates."""
         return Shapes() if self.found is None else self.found.shapes
+
+    @property
+    def neck(self) -> float:
+        """How closely the scale of many coordinates together follows one among q's draws."""
+        return 0.0 if self.found is None else neck(self.found.draws.z, self.found.settings)
 
     @property
     def modes(self) -> tuple[np.ndarray, ...]:

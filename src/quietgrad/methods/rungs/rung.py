@@ -51,6 +51,11 @@ class AbstractRung(eqx.Module):
         del evidence
         return False
 
+    def needed(self, evidence: Evidence) -> bool:
+        """Whether its programs are worth it though draws of the present answer could be corrected."""
+        del evidence
+        return False
+
     @abc.abstractmethod
     def solve(self, fit: "Fit", below: Candidate) -> Ending | None:
         """Drive solvers from the answer below, and say how that ended; None if nothing was found.

@@ -47,6 +47,15 @@ def test_import_does_not_load_jax():
     assert done.returncode == 0, done.stderr
 
 
+def test_importing_every_name_does_not_start_a_back_end():
+    """Until one has started, users may choose devices and their number."""
+    done = run_python(
+        "from quietgrad import *; import jax; jax.config.update('jax_num_cpu_devices', 3); "
+        "assert len(jax.devices()) == 3"
+    )
+    assert done.returncode == 0, done.stderr
+
+
 def test_star_import_brings_every_name():
     done = run_python(
         "from quietgrad import *; import quietgrad; assert set(quietgrad.__all__) <= set(globals())"

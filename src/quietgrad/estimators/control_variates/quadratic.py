@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+import equinox as eqx
 import jax
 import optax
 from jax.flatten_util import ravel_pytree
@@ -24,7 +25,7 @@ class LearnedState(NamedTuple):
 class QuadraticColumn(AbstractControlVariate):
     """One column from the learned quadratic of a location-scale family."""
 
-    surrogate: Quadratic = Quadratic()
+    surrogate: Quadratic = eqx.field(default_factory=Quadratic)
 
     def refuses(self, target: Target, q: AbstractFamily) -> str | None:
         """As the surrogate."""

@@ -35,7 +35,7 @@ class Weighting(eqx.Module):
 
     kernel: AbstractKernel | str = "polynomial"
     order: int | None = eqx.field(static=True, default=1)
-    solver: AbstractGramSolver = Ridge(1e-3)
+    solver: AbstractGramSolver = eqx.field(default_factory=lambda: Ridge(1e-3))
     scaling: str = eqx.field(static=True, default="none")
 
     def score(
@@ -64,7 +64,7 @@ class SteinChain(AbstractChainScore):
     """
 
     chain: HmcChain = HmcChain()
-    weighting: Weighting = Weighting()
+    weighting: Weighting = eqx.field(default_factory=Weighting)
     all_points: bool = eqx.field(static=True, default=True)
 
     @property
@@ -95,7 +95,7 @@ class SteinLinearised(AbstractScore):
 
     points: int = eqx.field(static=True, default=32)
     proposal: Proposal = Proposal()
-    weighting: Weighting = Weighting()
+    weighting: Weighting = eqx.field(default_factory=Weighting)
 
     @property
     def biased(self) -> bool:

@@ -250,8 +250,9 @@ class QuadraticFlow(AbstractSurrogate):
 class QuadCV(AbstractSurrogate):
     """`closed` for families that know their path metric, `empirical` (Algorithm 1) for all others."""
 
-    closed: Quadratic = Quadratic()
-    empirical: QuadraticFlow = QuadraticFlow()
+    # Made with the surrogate: their rates are arrays, and an import must not start jax's back end.
+    closed: Quadratic = eqx.field(default_factory=Quadratic)
+    empirical: QuadraticFlow = eqx.field(default_factory=QuadraticFlow)
 
     @property
     def biased(self) -> bool:

@@ -67,7 +67,7 @@ class StreamedQuadratic(AbstractQuadratic):
     coefficient: AbstractCoefficient = LaggedBeta(bounds=(0.0, 1.0))
     gain: Float[Array, ""] = eqx.field(converter=jnp.asarray, default=0.2)
     largest: int = eqx.field(static=True, default=256)
-    wide: Quadratic = Quadratic()
+    wide: Quadratic = eqx.field(default_factory=Quadratic)
 
     @property
     def elsewhere(self) -> str:

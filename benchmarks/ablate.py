@@ -98,9 +98,9 @@ def variants(hows: list[str]) -> Iterator[tuple[str, str, qg.Auto]]:
     if "off" in hows:
         for path, value in OFF_IN_VERDICTS.items():
             yield path, "off", changed(plan, path, value)
-        for rung in plan.rungs:
-            others = tuple(other for other in plan.rungs if other is not rung)
-            yield f"rungs: {type(rung).__name__}", "off", dataclasses.replace(plan, rungs=others)
+        for kind in dict.fromkeys(map(type, plan.rungs)):
+            others = tuple(rung for rung in plan.rungs if type(rung) is not kind)
+            yield f"rungs: {kind.__name__}", "off", dataclasses.replace(plan, rungs=others)
     for path, value in fields(plan):
         tried = {"off": OFF.get(path)}
         if type(value) is float:

@@ -23,7 +23,7 @@ from quietgrad.diagnostics.expected_gain import (
 from quietgrad.diagnostics.metric import Metric, metric_of
 from quietgrad.diagnostics.propriety import LogDensityProbe, slow_tails
 from quietgrad.diagnostics.shapes import shapes_of
-from quietgrad.diagnostics.tolerance import plain, unsure
+from quietgrad.diagnostics.tolerance import combine, contradicted, plain, unsure
 from quietgrad.evaluation.points import Points
 
 MEAN, COVARIANCE = np.asarray(posteriors.MEAN), posteriors.COVARIANCE
@@ -234,3 +234,23 @@ def test_a_promise_in_doubt_is_asked_again_until_it_is_conclusive(rng):
 
 def test_next_to_a_spike_the_promise_is_infinite_without_a_warning():
     assert paired_square(np.full((4, 2), 1e184)).nats == np.inf
+
+
+@pytest.mark.parametrize(
+    ("said", "error", "goes_on"),
+    [(0.65, 0.15, True), (0.65, 0.3, False), (0.8, 0.15, False), (1.5, 0.15, True)],
+)
+def test_weights_do_not_end_chains_that_say_otherwise(said, error, goes_on):
+    """q's sd over the posterior's: 0.85 by weights, whose errors are too small where q is narrow."""
+
+    def scale(ratio, error):
+        ratio, error = np.array([0.0, np.log(ratio)]), np.array([0.01, error])
+        return Comparison(np.zeros(2), np.full(2, 0.01), ratio, error)
+
+    moved, weighted = scale(said, error), scale(0.85, 0.02)
+    found = combine(moved, weighted)
+    assert plain(found)
+    assert contradicted(found, moved) is goes_on
+    # Of chains that are sharp, what they say counts.
+    sharp = scale(said, 0.02)
+    assert not contradicted(combine(sharp, weighted), sharp)

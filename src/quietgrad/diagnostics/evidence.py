@@ -29,7 +29,7 @@ from .propriety import LogDensityProbe, Ray, Tail, flattest, slow_tails
 from .psis import Weights, smooth
 from .settings import DEFAULT, Diagnostics
 from .shapes import Shapes, shapes_of
-from .tolerance import combine, off, plain
+from .tolerance import combine, contradicted, off, plain
 from .watched import Watched
 
 # A climb remembers so many vectors for each number of a state, and a chain has so many states at hand.
@@ -314,7 +314,7 @@ def _run_chains(
         found = _joined(moved, begun.weighted, weights, settings)
         # A fit that is far off gets a second round all the same: states show their shape by then.
         young = number == 0 and any(map(np.any, off(found, settings)))
-        decided = plain(found, settings)
+        decided = plain(found, settings) and not contradicted(found, moved, settings)
         if (decided and not young) or points.gradients > budget.gradients:
             break
         ahead = rounds[number + 1] * (count + far)

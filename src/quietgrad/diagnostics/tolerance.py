@@ -46,6 +46,19 @@ def unsure(
     return mean & ~wrong[0], scale & ~wrong[1]
 
 
+def contradicted(found: Comparison, moved: Comparison, settings: Diagnostics = DEFAULT) -> bool:
+    """Whether chains that are not sharp yet say that something is off which weights call right.
+
+    Weights of a q that is too narrow state too small an error, so it takes longer chains to decide.
+    """
+    (mean, scale), (fine_mean, fine_scale) = (
+        _beyond(each, settings.caution, settings) for each in (moved, found)
+    )
+    mean = mean & ~fine_mean & (np.abs(moved.shift - found.shift) > moved.shift_error)
+    scale = scale & ~fine_scale & (np.abs(moved.log_ratio - found.log_ratio) > moved.log_ratio_error)
+    return bool(np.any(mean) or np.any(scale))
+
+
 def plain(found: Comparison, settings: Diagnostics = DEFAULT) -> bool:
     """Whether more chains would not change the answer: all is within tolerance, or something far off."""
     errors = significance(found.shift.size, settings)

@@ -53,7 +53,8 @@ def host_quantile(
             if not np.any(more):
                 break
             left, wide, e, weights, mean, std = (x[more] for x in (left, wide, e, weights, mean, std))
-            search = Search(*(x[more] for x in search[:-1]), search.number)
+            low, high, at, move, before, number = search
+            search = Search(low[more], high[more], at[more], move[more], before[more], number)
     return found
 
 

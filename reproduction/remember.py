@@ -4,7 +4,7 @@ import re
 
 import contributions
 import numpy as np
-from results import Key, Results, falling, paper, step_ratio
+from results import Key, Results, falling, paper, plain, step_ratio
 
 from quietgrad.study.interval import Interval
 
@@ -19,7 +19,7 @@ def numbers(results: Results) -> str:
         "quadcv": results.gain(*PLACE, paper("quadcv", 10), paper("nocv", 10)),
         "zvcv": results.gain(*PLACE, paper("zvcv-gd", 10), paper("nocv", 10)),
         "fifty": results.gain(*PLACE, paper("nocv", 50), paper("nocv", 10)),
-        "step": results.gain(*PLACE, falling("nocv", 10), paper("nocv", 10)),
+        "step": results.gain(*PLACE, falling("nocv", 10), plain(PLACE[1])),
         "quadcv falling": results.gain(*PLACE, falling("quadcv", 10), falling("nocv", 10)),
         "fifty falling": results.gain(*PLACE, falling("nocv", 50), falling("nocv", 10)),
         "quiet falling": results.gain(*PLACE, QUIET_FALLING, falling("nocv", 10)),

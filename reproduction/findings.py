@@ -13,7 +13,7 @@ from results import HERE, PLACES, TASKS, Key, Results, clearly, paper, plain
 
 from quietgrad.study.interval import Interval
 
-MISSING = Sentence("(not run yet)", False, "rows are missing")
+MISSING = Sentence("(not run yet)", holds=False, evidence="rows are missing")
 CRITERIA = ("squared norm", "intercept", "pairwise")
 
 

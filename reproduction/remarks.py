@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from conclusion import Sentence, signed
+from conclusion import Sentence, listed, signed
 from results import (
     FAMILIES,
     PLACES,
@@ -118,6 +118,29 @@ def flow_noise(results: Results) -> Sentence:
     return Sentence(text, true, f"{like}, {less}, {prices}")
 
 
+def floor(results: Results) -> Sentence:
+    """Whether the sampled entropy explains the late variance ratio of QuadCV at rank 5."""
+    higher, by_entropy, other = [], [], []
+    for task in TASKS:
+        mean_field, rank = (
+            results.ratio(task, family, paper("quadcv", 10)) for family in ("mean-field", "low-rank")
+        )
+        if mean_field is not None and rank is not None and task != "redwine-mini":
+            higher.append(mean_field.middle < rank.middle)
+        keys: list[Key] = [("entropy", label, 10) for label in ("quadcv", "quadcv closed")]
+        sampled, closed = (results.ratio(task, "low-rank", key) for key in keys)
+        if sampled is not None and closed is not None:
+            (by_entropy if 2 * closed.middle < sampled.middle else other).append(
+                f"{task} ({sampled.middle:.2g} sampled, {closed.middle:.2g} in closed form)"
+            )
+    text = (
+        "QuadCV's floor is higher than with a mean-field Gaussian. The noise of the sampled entropy, "
+        f"which it leaves alone, explains most of it on {listed(by_entropy)}, and not on "
+        f"{listed(other)}: [the entropy at rank 5](#the-entropy-at-rank-5)."
+    )
+    return Sentence(text, all(higher) and bool(by_entropy and other), f"{by_entropy}, {other}")
+
+
 def slow_start(results: Results) -> Sentence:
     """The one start of frisk that needs longest, which moves means."""
     runs = results.runs("frisk", "mean-field", paper("nocv", 10))
@@ -188,6 +211,7 @@ REMARKS: dict[str, Callable[[Results], Sentence]] = {
     "costs": costs,
     "early": early,
     "flow-noise": flow_noise,
+    "floor": floor,
     "slow-start": slow_start,
     "lppd-window": lppd_window,
     "bias-remark": bias,

@@ -9,9 +9,11 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 from conclusion import DRAWS, Sentence, listed, signed
-from results import HERE, PLACES, TASKS, Key, Results, clearly, paper, plain
+from results import FAMILIES, HERE, PLACES, TASKS, Key, Results, clearly, paper, plain
 
+from quietgrad.evaluation.arrival import held_index
 from quietgrad.study.interval import Interval
+from quietgrad.study.plateau import late_elbo
 
 MISSING = Sentence("(not run yet)", holds=False, evidence="rows are missing")
 CRITERIA = ("squared norm", "intercept", "pairwise")
@@ -160,6 +162,37 @@ def criteria(results: Results) -> Sentence:
     return Sentence(signed(text), len(apart) > 1 and max(apart) < 1, f"{apart}, {gains}")
 
 
+RATES = ("0.1", "0.01", "0.001", "0.0001")
+
+
+def rates(results: Results) -> Sentence:
+    """Which of the paper's four learning rates ends highest, beside the one that it chose."""
+    better, total, first, smaller = {}, 0, 0, True
+    for task, family in PLACES:
+        keys: list[Key] = [("rates", f"nocv, rate {name}", None) for name in RATES]
+        runs = [next(iter(results.runs(task, family, key).values()), None) for key in keys]
+        known = {name: run for name, run in zip(RATES, runs, strict=True) if run is not None}
+        chosen = "0.001" if family == "real-nvp" and "redwine" in task else "0.01"
+        if len(known) < len(RATES):
+            continue
+        total += 1
+        ends = {name: late_elbo(run) for name, run in known.items()}
+        best = max(ends, key=lambda name: ends[name])
+        arrivals = {name: held_index(run.elbo, ends[best] - 10) for name, run in known.items()}
+        when = {name: known[name].column("step")[at] for name, at in arrivals.items() if at is not None}
+        first += bool(when) and min(when, key=lambda name: when[name]) == chosen
+        if best != chosen:
+            smaller &= RATES.index(best) == RATES.index(chosen) + 1
+            where = f"{task} {FAMILIES[family]}"
+            better[where] = f"{best}, {ends[best] - ends[chosen]:+.1f} nats"
+    text = (
+        f"The paper's rate ends highest in {total - len(better)} of {total} settings, and is the first "
+        f"within 10 nats of the best of the four in {first}. Where another rate ends higher, it is the "
+        f"next smaller one: {listed(f'{where} ({told})' for where, told in better.items())}."
+    )
+    return Sentence(signed(text), total > 4 and bool(better) and smaller, f"{better}, {first}")
+
+
 def judges(results: Results) -> Sentence:
     """How far the two judges are apart on the same rows."""
     gaps = judged_twice(results)
@@ -244,6 +277,7 @@ FINDINGS: dict[str, Callable[[Results], Sentence]] = {
     "inner-descent": inner_descent,
     "entropy-finding": entropy,
     "criteria-finding": criteria,
+    "rates-finding": rates,
     "judges-finding": judges,
     "clock": clock,
 }

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 from blocks import gained, level_told, placed, plusminus, spread, table
-from findings import CRITERIA, judged_twice
+from findings import CRITERIA, RATES, judged_twice
 from results import FAMILIES, PLACES, TASKS, Key, Results, falling, late_lppd, paper, plain
 
 from quietgrad.evaluation.arrival import held_index
@@ -79,7 +79,6 @@ def rates(results: Results) -> str:
     return table(["task", "family", *RATES], lines) if lines else "(not run yet)"
 
 
-RATES = ("0.1", "0.01", "0.001", "0.0001")
 # Nats from the best of the four rates that are "respectable" in the sweep.
 RESPECTABLE = 10.0
 

@@ -97,7 +97,8 @@ def _draw(study: StoredStudy, runs: Sequence[Record], kind: Kind) -> Figure:
     if limits := _limits(runs, kind, factor):
         axes[0, 0].set_ylim(*limits)
     note = f"moving average with factor {factor:g}" if factor else "not smoothed"
-    canvas.legend(figure, looks, shown, f"{note}; {repetitions_told(runs)}")
+    drawn = [run for run in runs if run.cell.label in shown]
+    canvas.legend(figure, looks, shown, f"{note}; {repetitions_told(drawn)}")
     return figure
 
 

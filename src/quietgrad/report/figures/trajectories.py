@@ -156,7 +156,8 @@ def _grid(
             below = {r.cell.draws for r in runs if r.cell.task == task} & set(draws[row + 1 :])
             named = "joined" if x == "seconds" and study.timing is not None else x
             canvas.finish_axis(axis, None if below else named)
-    canvas.legend(figure, styles(study.done), shown, f"{note}\n{repetitions_told(runs)}")
+    drawn = [run for run in runs if run.cell.label in shown]
+    canvas.legend(figure, styles(study.done), shown, f"{note}\n{repetitions_told(drawn)}")
     return figure
 
 

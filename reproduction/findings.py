@@ -44,8 +44,8 @@ def beta(results: Results) -> Sentence:
         f"(below 0.1 in size) in {off:.0%} of them. On the networks it shrinks there (median "
         f"{shrunk:.2f}); on frisk, whose start is far off, it begins at {np.max(points[:, 1]):,.0f} and "
         "makes up for a quadratic that is still too flat. Where the quadratic is good (ratio below "
-        f"0.5), beta is near one: {low:.2f} to {high:.2f} in nine tenths of the steps. So it is seldom a "
-        "switch, and little depends on it: beta = 1 would have changed the variance by less than "
+        f"0.5), beta is near one: {low:.2f} to {high:.2f} in nine tenths of the steps. So it is seldom "
+        "a switch, and little depends on it: beta = 1 would have changed the variance by less than "
         f"10% in {alike:.0%} of the steps, and raised it by {loss:.0%} at most."
     )
     true = off < 0.5 and 0.1 < shrunk < 0.9 and 0.9 < low < high < 1.1 and alike > 0.9

@@ -197,8 +197,8 @@ def bias(results: Results) -> Sentence:
         f"errors above zero, and the largest squared bias is {max(b for b, _ in stein):.1g} of NoCV's "
         f"variance. QuadCV's beta in-sample: {_far(inside)} of {len(inside)} rows, most of them early; "
         f"its lagged beta, which is unbiased: {_far(lagged)} of {len(lagged)}. So the bias that the "
-        f"paper warns of can be seen, on the network, too. It is small: its square is at most {share:.0%} "
-        "of the variance that is left."
+        "paper warns of can be seen, on the network, too. It is small: its square is at most "
+        f"{share:.0%} of the variance that is left."
     )
     seen = _far(inside) > len(inside) / 3 > _far(lagged)
     return Sentence(signed(text), seen and share < 0.1 and _far(stein) == 1, f"{quad}")

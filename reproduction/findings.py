@@ -146,17 +146,15 @@ def criteria(results: Results) -> Sentence:
                 quieter.append(ratios[0].middle / ratios[1].middle)
     if not gains:
         return MISSING
-    signs = [clearly(gain) for gain in gains.values()]
     middles = [gain.middle for gain in gains.values()]
     text = (
         f"With one coefficient for all parameters, the three criteria end within {max(apart):.2g} nats "
         f"of each other on all {len(apart)} models. One coefficient for each parameter changes where a "
-        f"run ends by {min(middles):+.2f} to {max(middles):+.2f} nats: clearly higher in "
-        f"{signs.count(1)} of {len(signs)} pairs of model and criterion, clearly lower in "
-        f"{_none(signs.count(-1))}. Its late variance is {min(quieter):.2f} to {max(quieter):.2f} times "
-        "that of the shared one."
+        f"run ends by {min(middles):+.2f} to {max(middles):+.2f} nats ({len(middles)} pairs of model "
+        f"and criterion), and its late variance is {min(quieter):.2f} to {max(quieter):.2f} times that "
+        "of the shared one. So neither choice matters here."
     )
-    return Sentence(signed(text), len(apart) > 1 and max(apart) < 1, f"{apart}, {gains}")
+    return Sentence(signed(text), max(*apart, *map(abs, middles)) < 0.5, f"{apart}, {gains}")
 
 
 RATES = ("0.1", "0.01", "0.001", "0.0001")
@@ -239,7 +237,7 @@ def clock(results: Results) -> Sentence:
     text = (
         "Seconds are steps times the time of a step. Trajectories ran beside other work, so their own "
         "seconds mean nothing; the time of a step was measured apart, alone on the machine, each row "
-        f"{_rounds(timing)} times, in turns. Trajectories of the grid are of commit "
+        f"{_rounds(timing)} times, in turns. Trajectories of the figures are of commit "
         f"{listed(dict.fromkeys(_commit(run.environment) for run in grid))}; times of a step of "
         f"{steps}; `auto` was timed as it ran, alone, with {_commits(autos)}. Compiling is not in these "
         "seconds."

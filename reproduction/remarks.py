@@ -196,9 +196,10 @@ def bias(results: Results) -> Sentence:
         f"In-sample Stein coefficients: of {len(stein)} rows {_far(stein)} is more than two standard "
         f"errors above zero, and the largest squared bias is {max(b for b, _ in stein):.1g} of NoCV's "
         f"variance. QuadCV's beta in-sample: {_far(inside)} of {len(inside)} rows, most of them early; "
-        f"its lagged beta, which is unbiased: {_far(lagged)} of {len(lagged)}. So the bias that the "
-        "paper warns of can be seen, on the network, too. It is small: its square is at most "
-        f"{share:.0%} of the variance that is left."
+        f"its lagged beta, which is unbiased: {_far(lagged)} of {len(lagged)} (the errors are rough: "
+        f"one such row is {-min(errors for _, errors in lagged):.0f} of them below zero). So the "
+        "bias that the paper warns of can be seen, on the network, too. It is small: its square is at "
+        f"most {share:.0%} of the variance that is left."
     )
     seen = _far(inside) > len(inside) / 3 > _far(lagged)
     return Sentence(signed(text), seen and share < 0.1 and _far(stein) == 1, f"{quad}")

@@ -125,6 +125,16 @@ def zvcv_stays(results: Results) -> bool:
     return stays and all(ratio is not None and ratio.middle < 0.1 for ratio in low)
 
 
+def closed_entropy(results: Results) -> bool:
+    """At rank 5, QuadCV with the entropy in closed form ends clearly lower than sampled nowhere."""
+    gains = [
+        results.gain(task, "low-rank", ("entropy", "quadcv closed", 10), ("entropy", "quadcv", 10))
+        for task in TASKS
+    ]
+    signs = [clearly(gain) for gain in gains]
+    return signs.count(1) > 0 and signs.count(-1) == 0
+
+
 def slow_starts(results: Results) -> bool:
     """On frisk the slowest start needs twice the steps of the median one, for all three estimators."""
     for label in ESTIMATORS:
@@ -176,6 +186,7 @@ VERIFIED: dict[str, Callable[[Results], bool]] = {
     "Most rows that do not arrive have come to rest": at_rest,
     "With rank 5 on a1a they were still rising slowly when they ended.": still_rising,
     "the same order, with larger gaps": same_order,
+    'at rank 5 with `entropy="closed"`, which [ends higher or as high]': closed_entropy,
     "some repetitions need twice the steps of others, whatever the estimator": slow_starts,
     "more steps are better up to convergence, by a few percent, and the ELBO does not move": inner_steps,
     "Runs from one start fall into optima tens of nats apart": other_optima,

@@ -1,9 +1,9 @@
 """What the start, the step rule and the estimator each contribute, and the picture of the README.
 
-Run from the repository: python reproduction/contributions.py [--run]
-`--run` runs what contributions.json does not have yet (contributions.toml, all combinations) and stores
-for each run where it ends, the mean ELBO over its last tenth, and when it came to a few marks and stayed
-there. Without it, the picture is drawn from what is stored.
+Run from the repository: python reproduction/contributions.py [--run] [--out FILE]
+`--run` runs what FILE (contributions.json) does not have yet (contributions.toml, all combinations) and
+stores for each run where it ends, the mean ELBO over its last tenth, and when it came to a few marks and
+stayed there. Without it, the picture is drawn from what is stored.
 """
 
 import argparse
@@ -39,16 +39,16 @@ ESTIMATORS = {
 NEAREST = 0.3
 
 
-def run() -> None:
+def run(path: Path = PATH) -> None:
     """Run what is not stored yet, one line for each run."""
-    from quietgrad._util.environment import environment
+    from quietgrad._util.environment import current_environment
     from quietgrad.evaluation.arrival import held_index
     from quietgrad.study.plan import plan
     from quietgrad.study.plateau import late_elbo
     from quietgrad.study.read_spec import load
     from quietgrad.study.run_cell import run_cell
 
-    rows = stored()
+    rows, environment = stored(path), current_environment()
     known = {(row["start"], row["label"], row["rep"]) for row in rows}
     for job in plan(load(str(HERE / "contributions.toml"))):
         place = (job.cell.family, job.cell.label, job.cell.rep)
@@ -74,16 +74,16 @@ def run() -> None:
             }
         )
         lines = ",\n".join(json.dumps(row) for row in rows)
-        about = json.dumps({"format": 1, "environment": environment()})
-        part = PATH.with_suffix(".part")
+        about = json.dumps({"format": 1, "environment": environment})
+        part = path.with_suffix(".part")
         part.write_text(f'{about[:-1]}, "rows": [\n{lines}\n]}}\n', encoding="utf-8")
-        part.replace(PATH)
+        part.replace(path)
         print(*place, rows[-1]["elbo"], flush=True)
 
 
-def stored() -> list[dict[str, Any]]:
+def stored(path: Path = PATH) -> list[dict[str, Any]]:
     """The rows of contributions.json."""
-    return json.loads(PATH.read_text(encoding="utf-8"))["rows"] if PATH.exists() else []
+    return json.loads(path.read_text(encoding="utf-8"))["rows"] if path.exists() else []
 
 
 def ends(rows: list[dict[str, Any]]) -> dict[tuple[str, str, str], np.ndarray]:
@@ -177,9 +177,11 @@ def main() -> None:
     """Run if asked to, then draw."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--run", action="store_true")
-    if parser.parse_args().run:
-        run()
-    rows = stored()
+    parser.add_argument("--out", type=Path, default=PATH)
+    arguments = parser.parse_args()
+    if arguments.run:
+        run(arguments.out)
+    rows = stored(arguments.out)
     for name, values in effects(rows).items():
         middle = float(np.median(values)) if values else math.nan
         print(f"{name}: median {middle:+.2f}, from {min(values):+.2f} to {max(values):+.2f} nats")

@@ -43,6 +43,11 @@ def falling(label: str, draws: int) -> Key:
     return "decay", f"{label}{'' if draws == 10 else f' {draws}'}, decaying", None
 
 
+def plain(family: str) -> Key:
+    """NoCV with ten draws at a constant step, by the judge of the rows that are not the paper's."""
+    return "entropy" if family == "low-rank" else "judge", "nocv", 10
+
+
 @dataclass(frozen=True)
 class Results:
     """What tables and statements are made from."""

@@ -12,13 +12,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import blocks
+import further_blocks
 import remember
 import statements
 from results import Results, read
 
 HERE = Path(__file__).parent
 PAGES = (HERE.parent / "docs" / "reproduction.md", HERE.parent / "README.md")
-TABLES = {**blocks.TABLES, **statements.BLOCKS, "numbers": remember.numbers}
+TABLES = {**blocks.TABLES, **further_blocks.TABLES, **statements.BLOCKS, "numbers": remember.numbers}
 MARK = re.compile(r"(<!-- table: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 

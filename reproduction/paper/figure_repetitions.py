@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from quietgrad.report import canvas
 from quietgrad.report.curves import curve, decay, late_limits
 from quietgrad.report.figures.plan import Plan
-from quietgrad.report.figures.trajectories import comparable
+from quietgrad.report.figures.trajectories import comparable, repetitions_told
 from quietgrad.report.names import styles
 from quietgrad.report.stored_study import StoredStudy, draws_of, has_draws
 from quietgrad.study.records import Record
@@ -82,6 +82,9 @@ def _draw(study: StoredStudy, runs: Sequence[Record], kind: Kind) -> Figure:
         column = [run for run in runs if run.cell.rep == rep]
         for row, count in enumerate(draws):
             axis, here = axes[row, place], [run for run in column if has_draws(run.cell, count)]
+            if row:
+                # A row with draws of its own is in the first row of panels only.
+                here = [run for run in here if run.cell.draws == count]
             lines = [(run.cell.label, curve([run], kind.column, factor)) for run in here]
             known = {label: one for label, one in lines if one is not None}
             shown |= known.keys()
@@ -94,7 +97,8 @@ def _draw(study: StoredStudy, runs: Sequence[Record], kind: Kind) -> Figure:
     if limits := _limits(runs, kind, factor):
         axes[0, 0].set_ylim(*limits)
     note = f"moving average with factor {factor:g}" if factor else "not smoothed"
-    canvas.legend(figure, looks, shown, note)
+    drawn = [run for run in runs if run.cell.label in shown]
+    canvas.legend(figure, looks, shown, f"{note}; {repetitions_told(drawn)}")
     return figure
 
 

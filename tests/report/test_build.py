@@ -20,6 +20,7 @@ from quietgrad.report.chapter import CHECKOUT, chapter_of, import_package
 from quietgrad.report.figures import FIGURES
 from quietgrad.report.series import panel_data
 from quietgrad.report.stored_study import StoredStudy, load
+from quietgrad.study.summary import summarise
 
 EVIL = "<script>alert('task')</script>"
 
@@ -306,3 +307,16 @@ def test_names_cover_what_is_registered():
     assert set(names.TASKS) == set(tasks.REGISTRY)
     assert set(names.FAMILIES) == set(FAMILIES)
     assert {name for name, entry in tasks.REGISTRY.items() if entry.simulated} == names.SIMULATED
+
+
+def test_a_row_that_was_run_again_says_in_which_group(tmp_path):
+    records = fabricated.study(tasks=["frisk"], families=["mean-field"], labels=["nocv"], reps=2)
+    again = [
+        dataclasses.replace(one, cell=dataclasses.replace(one.cell, group="judge"))
+        for one in records
+        if one.cell.draws == 10 and one.cell.group == "main"
+    ]
+    study = load(fabricated.write(tmp_path, [*records, *again]))
+    (place,) = tables.time_to_target(study, summarise(study.records))
+    named = sorted(row["label"] for row in place.rows if row["label"].startswith("NoCV"))
+    assert named == ["NoCV", "NoCV", "NoCV (judge)"]

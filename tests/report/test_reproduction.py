@@ -37,8 +37,9 @@ def tables(monkeypatch):
     """The script that writes the tables."""
     monkeypatch.syspath_prepend(str(FOLDER))
     yield importlib.import_module("tables")
-    for name in ("tables", "blocks", "remember", "results", "statements", "contributions"):
-        sys.modules.pop(name, None)
+    for name, module in list(sys.modules.items()):
+        if Path(getattr(module, "__file__", None) or "").parent == FOLDER:
+            sys.modules.pop(name, None)
 
 
 def test_cells_are_small_and_say_where_they_come_from():
@@ -135,11 +136,48 @@ def test_a_cell_that_changes_a_sentence_is_found(statements):
         ratio = np.minimum(record.column("variance_ratio"), 0.98)
         return dataclasses.replace(record, columns={**record.columns, "variance_ratio": ratio})
 
+    def apart(record):
+        if (record.cell.group, record.cell.label) != ("beta", "pairwise, shared"):
+            return record
+        columns = {**record.columns, "elbo": record.column("elbo") - 5}
+        return dataclasses.replace(record, columns=columns)
+
+    def strict(record):
+        if record.cell.group not in ("judge", "entropy"):
+            return record
+        columns = {**record.columns, "elbo": record.column("elbo") - 3}
+        return dataclasses.replace(record, columns=columns)
+
+    assert "criteria is not true any more" in bent(apart)
+    assert "judges is not true any more" in bent(strict)
     assert "zvcv is not true any more" in bent(lifted)
     assert "Second order adds noise in bursts" in bent(smooth)
     other = page.replace("Second order adds noise in bursts", "Second order adds noise")
     results = statements.Results(study)
     assert any("not on the page" in each for each in statements.problems(results, other))
+
+
+def test_what_is_compared_has_one_judge(statements):
+    """Rows of the grid among themselves, all others with the rows that were judged again."""
+    results, others = statements.read(), importlib.import_module("results")
+    judge = {
+        key: {run.outcome["judge"] for run in results.study.done if run.cell.group in groups}
+        for key, groups in {
+            "grid": ("ablation",),
+            "others": ("decay", "judge", "entropy", "beta", "flows", "rates"),
+        }.items()
+    }
+    assert len(judge["grid"]) == len(judge["others"]) == 1
+    assert judge["grid"] != judge["others"]
+    for task, family in others.PLACES:
+        for label in others.ESTIMATORS:
+            runs = results.runs(task, family, others.paper(label, 10))
+            assert {run.outcome["judge"] for run in runs.values()} == judge["grid"]
+        again = results.runs(task, family, others.plain(family))
+        assert {run.outcome["judge"] for run in again.values()} == judge["others"]
+        for key in (results.quiet(task, family), ("main", "auto", None)):
+            runs = results.runs(task, family, key)
+            assert {run.outcome["judge"] for run in runs.values()} == judge["others"]
 
 
 def test_words_that_are_not_the_papers_are_found(statements):

@@ -276,6 +276,8 @@ def test_times_of_cells_that_ran_side_by_side_do_not_count():
     for number in (1, 2, 3):
         assert claim(records, number).verdict is Verdict.HOLDS
         assert claim(beside, number).verdict is Verdict.CANNOT_TELL
+    assert all(row.compile_seconds == 1.5 for row in summarise(records))
+    assert all(np.isnan(row.compile_seconds) for row in summarise(beside))
 
 
 def test_the_fifth_is_judged_by_cells_with_more_gradients_where_there_are_any():

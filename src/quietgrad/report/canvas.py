@@ -121,7 +121,10 @@ def finish_axis(axis: Axes, x: str | None) -> None:
         axis.yaxis.set_major_locator(MaxNLocator(5))
         axis.ticklabel_format(axis="y", style="plain", useOffset=False)
     else:
-        axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=8))
+        low, high = axis.get_ylim()
+        # Labels of three lines a decade overlap on an axis of more than two decades.
+        subs = (1, 2, 5) if high < 200 * low else (1, 3) if high < 3000 * low else (1,)
+        axis.yaxis.set_major_locator(LogLocator(subs=subs, numticks=8))
         axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         axis.yaxis.set_minor_locator(NullLocator())
     if x is not None:

@@ -36,7 +36,11 @@ def time_to_target(study: StoredStudy, rows: Sequence[Row]) -> list[Place]:
             if (task, family) in best:
                 title = f"{study.task_name(task)} – {family_name(family)}"
                 ranked = sorted(here, key=_rank)
-                told = [_arrival(row, first=row is ranked[0]) for row in ranked]
+                names = [(row.label, row.draws) for row in here]
+                told = [
+                    _arrival(row, again=names.count((row.label, row.draws)) > 1, first=row is ranked[0])
+                    for row in ranked
+                ]
                 places.append(Place(title, nats(best[task, family]), told))
     return places
 
@@ -48,9 +52,11 @@ def _rank(row: Row) -> tuple[bool, bool, float, float]:
     return when is None, seconds is None, when or 0.0, row.gap
 
 
-def _arrival(row: Row, *, first: bool) -> dict[str, str]:
+def _arrival(row: Row, *, again: bool, first: bool) -> dict[str, str]:
+    """A line; a row that was run `again` in another group says which."""
+    group = f" ({row.group})" if again and row.group != "main" else ""
     return {
-        "label": label_name(row.label),
+        "label": f"{label_name(row.label)}{group}",
         "draws": "" if row.draws is None else str(row.draws),
         "short": row.shortfall,
         "seconds": number(row.seconds_to_target) if row.timed else "not timed",

@@ -50,7 +50,7 @@ class Row:
     `arrived` of `reps` did arrive, and `plateaus` of them ended on a plateau. `elbo` is that of the
     final answer, `gap` how far below the target runs end, `steps` their length, and `seconds`,
     `step_seconds`, `variance_ratio` (its median over the last third of each run) and `compile_seconds`
-    are NaN where no repetition has them.
+    are NaN where no repetition has them. Compiling counts where a cell was alone on its machine.
     """
 
     group: str
@@ -196,7 +196,11 @@ def _row(key: tuple, arrivals: list[Arrival]) -> Row:
         seconds_to_target=_median_arrival(arrival.seconds for arrival in arrivals),
         steps_to_target=_median_arrival(arrival.steps for arrival in arrivals),
         variance_ratio=_median(late_variance_ratio(r) for r in records),
-        compile_seconds=_median(float(r.outcome.get("compile_seconds", math.nan)) for r in records),
+        compile_seconds=_median(
+            float(r.outcome.get("compile_seconds", math.nan))
+            for r in records
+            if r.outcome.get("timed") is not False
+        ),
     )
 
 

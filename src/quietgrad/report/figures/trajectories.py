@@ -156,11 +156,12 @@ def _grid(
             below = {r.cell.draws for r in runs if r.cell.task == task} & set(draws[row + 1 :])
             named = "joined" if x == "seconds" and study.timing is not None else x
             canvas.finish_axis(axis, None if below else named)
-    canvas.legend(figure, styles(study.done), shown, f"{note}\n{_repetitions(runs)}")
+    drawn = [run for run in runs if run.cell.label in shown]
+    canvas.legend(figure, styles(study.done), shown, f"{note}\n{repetitions_told(drawn)}")
     return figure
 
 
-def _repetitions(runs: Sequence[Record]) -> str:
+def repetitions_told(runs: Sequence[Record]) -> str:
     """How many repetitions the rows have: one number, or the rows that have fewer."""
     reps: dict[str, int] = {}
     for run in runs:

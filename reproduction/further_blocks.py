@@ -1,0 +1,217 @@
+"""Tables of the published study beside the paper's rows: coefficients, flows, judges, methods, bias.
+
+Written as those of `blocks.py`; `tables.py` puts both into the pages.
+"""
+
+import json
+from collections.abc import Callable
+
+import numpy as np
+from blocks import gained, level_told, placed, plusminus, spread, table
+from findings import CRITERIA, RATES, judged_twice
+from results import FAMILIES, PLACES, TASKS, Key, Results, falling, late_lppd, paper, plain
+
+from quietgrad.evaluation.arrival import held_index
+from quietgrad.report.bias import bias_rows
+from quietgrad.report.names import family_name, label_name
+from quietgrad.report.numbers import nats, number
+from quietgrad.study.summary import Row
+
+
+def entropy(results: Results) -> str:
+    """QuadCV at rank 5 with three treatments of the entropy: late ELBO and late variance ratio."""
+    labels = ("quadcv", "quadcv closed", "quadcv stl", "nocv closed", "nocv stl")
+    base = plain("low-rank")
+    heads = ["task", "reps", "NoCV 10", *(f"{ENTROPIES[label]}" for label in labels)]
+    lines = []
+    for task in TASKS:
+        place = (task, "low-rank")
+        level = results.level(*place, base)
+        if level is None:
+            continue
+        cells = []
+        for label in labels:
+            key: Key = ("entropy", label, 10)
+            gain = gained(results, place, key, base)
+            ratio = results.ratio(*place, key)
+            cells.append(f"{gain}; {spread(ratio)}" if gain != "not run" else gain)
+        lines.append([task, str(level.reps), nats(level.middle), *cells])
+    return table(heads, lines) if lines else "(not run yet)"
+
+
+ENTROPIES = {
+    "quadcv": "QuadCV, sampled",
+    "quadcv closed": "QuadCV, closed form",
+    "quadcv stl": "QuadCV, STL",
+    "nocv closed": "NoCV, closed form",
+    "nocv stl": "NoCV, STL",
+}
+
+
+def criteria(results: Results) -> str:
+    """QuadCV's beta by criterion, shared or one for each parameter: late ELBO and variance ratio."""
+    labels = [f"{name}, {how}" for how in ("shared", "per dimension") for name in CRITERIA]
+    base = plain("mean-field")
+    lines = []
+    for task in TASKS:
+        place = (task, "mean-field")
+        reps = len(results.runs(*place, ("beta", labels[0], 10)))
+        if not reps:
+            continue
+        cells = []
+        for label in labels:
+            key: Key = ("beta", label, 10)
+            gain = gained(results, place, key, base)
+            cells.append(gain if gain == "not run" else f"{gain}; {spread(results.ratio(*place, key))}")
+        lines.append([task, str(reps), *cells])
+    return table(["task (mean-field)", "reps", *labels], lines) if lines else "(not run yet)"
+
+
+def rates(results: Results) -> str:
+    """The paper's four learning rates: where NoCV with ten draws ends, and when it is near the best."""
+    lines = []
+    for task, family in PLACES:
+        keys: list[Key] = [("rates", f"nocv, rate {name}", None) for name in RATES]
+        rows = [results.row(task, family, key) for key in keys]
+        if any(row is not None for row in rows):
+            cells = [_rate(results, task, family, key, row) for key, row in zip(keys, rows, strict=True)]
+            lines.append([task, FAMILIES[family], *cells])
+    return table(["task", "family", *RATES], lines) if lines else "(not run yet)"
+
+
+# Nats from the best of the four rates that are "respectable" in the sweep.
+RESPECTABLE = 10.0
+
+
+def _rate(results: Results, task: str, family: str, key: Key, row: Row | None) -> str:
+    level = results.level(task, family, key)
+    if row is None or level is None:
+        return "not run"
+    levels = [results.level(task, family, ("rates", f"nocv, rate {name}", None)) for name in RATES]
+    best = max(each.middle for each in levels if each is not None and each.middle == each.middle)
+    run = results.runs(task, family, key)[0]
+    place = held_index(run.elbo, best - RESPECTABLE)
+    when = "–" if place is None else f"step {run.column('step')[place]:,.0f}"
+    return f"{nats(level.middle)}; {when}"
+
+
+def flows(results: Results) -> str:
+    """The two readings of the Real NVP: where they end, means over the same repetitions."""
+    lines = []
+    for task in TASKS:
+        for label in ("nocv", "quadcv"):
+            other = results.runs(task, "real-nvp-scaled", ("flows", label, 10))
+            if not other:
+                continue
+            reps = sorted(other)
+            own = results.level(task, "real-nvp", ("judge", label, 10), reps)
+            scaled = results.level(task, "real-nvp-scaled", ("flows", label, 10), reps)
+            gauss = results.level(task, "mean-field", ("judge", label, 10), reps)
+            told = ["–" if each is None else level_told(each) for each in (own, scaled, gauss)]
+            lines.append([task, label_name(label), str(len(reps)), *told])
+    heads = [
+        "task",
+        "",
+        "reps",
+        "tanh alone (the grid)",
+        "tanh times a learned scale",
+        "mean-field Gaussian",
+    ]
+    return table(heads, lines) if lines else "(not run yet)"
+
+
+def predictions(results: Results) -> str:
+    """Test lppd of QuadCV against NoCV, at a constant and at a falling step."""
+    heads = ["task", "family", "L", "constant step", "falling step"]
+    lines = []
+    for place in PLACES:
+        for draws in (10, 50):
+            pairs = [(make("quadcv", draws), make("nocv", draws)) for make in (paper, falling)]
+            if results.gain(*place, *pairs[0], measure=late_lppd) is None and draws == 10:
+                # The grid has test lppd of one model only.
+                pairs[0] = ((plain(place[1])[0], "quadcv", 10), plain(place[1]))
+            cells = [gained(results, place, *pair, lppd=True) for pair in pairs]
+            if any(cell != "not run" for cell in cells):
+                lines.append([*placed(place), str(draws), *cells])
+    return table(heads, lines)
+
+
+def judges(results: Results) -> str:
+    """The same rows by both judges, paired by repetition."""
+    lines = [
+        [task, FAMILIES[family], label_name(label), str(gap.reps), plusminus(gap)]
+        for (task, family, label), gap in judged_twice(results).items()
+    ]
+    heads = ["task", "family", "row", "reps", "fixed pairs minus fresh draws"]
+    return table(heads, lines) if lines else "(not run yet)"
+
+
+METHODS = ("auto", "saa", "bam")
+
+
+def methods(results: Results) -> str:
+    """Methods that end themselves: ELBO of the answer, seconds, how many end by their rule."""
+    lines = []
+    for family in (*FAMILIES, "full-rank"):
+        for task in TASKS:
+            keys: list[Key] = [("main", label, None) for label in METHODS]
+            cells = [_method(results, task, family, key) for key in keys]
+            if any(cell != "–" for cell in cells):
+                lines.append([task, FAMILIES.get(family, family_name(family).lower()), *cells])
+    return table(["task", "family", *METHODS], lines)
+
+
+def _method(results: Results, task: str, family: str, key: Key) -> str:
+    runs = results.runs(task, family, key)
+    level = results.level(task, family, key)
+    if not runs or level is None:
+        return "–"
+    seconds = float(np.median([run.column("seconds")[-1] for run in runs.values()]))
+    ended = sum(run.outcome.get("fit_status") == "converged" for run in runs.values())
+    return f"{level_told(level)}; {number(seconds, 2)} s; {ended} of {len(runs)}"
+
+
+def bias(results: Results) -> str:
+    """Squared bias, variance and mean squared error, relative to NoCV's variance."""
+    heads = ["where", "coefficients", "L", "bias²", "variance", "MSE"]
+    keys = ("label", "draws", "bias", "variance", "mse")
+    return table(
+        heads,
+        (
+            [row["place"].replace(", Mean-field Gaussian", ""), *(row[key] for key in keys)]
+            for row in bias_rows(results.study.directory)
+        ),
+    )
+
+
+def quadcv_bias(results: Results) -> str:
+    """QuadCV with beta from earlier steps and in-sample: bias and variance over NoCV's variance."""
+    path = results.study.directory / "beta.json"
+    rows = json.loads(path.read_text(encoding="utf-8"))["rows"] if path.exists() else []
+    lines = [
+        [
+            row["task"],
+            FAMILIES[row["family"]],
+            each["where"],
+            each["label"],
+            f"{number(each['bias_squared'], 2)} ± {number(each['bias_error'], 1)}",
+            number(each["variance"], 2),
+        ]
+        for row in rows
+        for each in row["bias"]
+    ]
+    heads = ["task", "family", "where", "beta", "bias²", "variance"]
+    return table(heads, lines) if lines else "(not run yet)"
+
+
+TABLES: dict[str, Callable[[Results], str]] = {
+    "entropy": entropy,
+    "criteria": criteria,
+    "rates": rates,
+    "flows": flows,
+    "predictions": predictions,
+    "judges": judges,
+    "methods": methods,
+    "bias": bias,
+    "quadcv-bias": quadcv_bias,
+}

@@ -232,6 +232,9 @@ def table(found: list[dict[str, Any]]) -> list[str]:
             refused = [row["refused"] for row in others if "refused" in row]
             if refused:
                 lines.append(f"| {name} | NumPyro {guide} | refused: {refused[0]} | | | | | | | |")
+            if others and not finite and not refused:
+                most = max(row["steps"] for row in others)
+                lines.append(f"| {name} | NumPyro {guide}, {most:,} steps | not finite | | | | | | | |")
             if finite:
                 best = max(finite, key=lambda row: row["elbo"])
                 how = f"NumPyro {guide}, {best['steps']:,} steps of {best['rate']:g}"

@@ -53,6 +53,7 @@ def test_the_density_is_that_of_the_form_by_hand():
     found = qg.Target.from_numpyro(non_centred(schools), ERROR, EFFECT)
     known = qg.Target.from_numpyro(by_hand, ERROR, EFFECT)
     assert found.model is not None
+    assert known.model is not None
     assert found.model.variables() == known.model.variables()
     z = jr.normal(jr.key(0), (5, 10))
     np.testing.assert_allclose(

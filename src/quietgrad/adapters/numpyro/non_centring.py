@@ -12,7 +12,7 @@ import numpyro.distributions as dist
 from jax.interpreters.partial_eval import dce_jaxpr
 from numpyro.handlers import block, reparam, seed, substitute, trace
 from numpyro.infer.initialization import init_to_uniform
-from numpyro.infer.reparam import LocScaleReparam
+from numpyro.infer.reparam import LocScaleReparam, Reparam
 from numpyro.primitives import Messenger
 
 from .structure import innermost
@@ -27,7 +27,8 @@ class NonCentred(Messenger):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The model's run; which sites are changed is read from an abstract run before it."""
-        config = {name: LocScaleReparam(0.0) for name in scaled_by_sites(self.fn, args, kwargs)}
+        names = scaled_by_sites(self.fn, args, kwargs)
+        config: dict[str, Reparam] = {name: LocScaleReparam(0.0) for name in names}
         return reparam(self.fn, config=config)(*args, **kwargs)
 
 

@@ -136,6 +136,9 @@ def _program(
     def block(i: Int[Array, ""], held: tuple[Array | None, ...]) -> tuple[Array | None, ...]:
         return jax.tree.map(lambda all, one: all.at[i].set(one), held, over_points(point, g[i]))
 
-    shapes = jax.eval_shape(jax.vmap(jax.vmap(point)), g)
-    nothing = jax.tree.map(lambda made: jnp.full(made.shape, jnp.nan, made.dtype), shapes)
-    return jax.lax.fori_loop(0, needed, block, nothing)  # pyright: ignore
+    # Written down, because to trace the model once more for its shapes takes seconds.
+    b, n = nested.structure.b, nested.structure.n
+    shapes = [(), (g.shape[-1],), nested.parameters.shape, (b, b, n)]
+    nothing = [jnp.full((*g.shape[:2], *shape), jnp.nan, g.dtype) for shape in shapes]
+    tie = jnp.full((*g.shape[:2], b, b, n - 1), jnp.nan, g.dtype) if nested.structure.chained else None
+    return jax.lax.fori_loop(0, needed, block, (*nothing, tie))  # pyright: ignore

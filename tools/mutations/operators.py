@@ -8,9 +8,10 @@
 
 One mutant is one change: + for -, * for /, < for <=, < for >, and for or, a constant one off, an axis 0
 for 1, a condition turned, an argument swapped with the next, a minus dropped. Rooms are sampled by their
-number of places. Each is judged by the tests of its room, `-x`; outcomes are stored one by one, so that
-a run goes on where it was stopped. What makes no difference that a test could see (an equivalent mutant)
-is counted as a survivor: the score is a lower bound.
+number of places. Each is judged by the few files of tests that name most of what its file defines, those
+of its room first, and at most some processor seconds of them. Outcomes are stored one by one, so that a
+run goes on where it was stopped. What makes no difference that a test could see (an equivalent mutant),
+and what other tests would see, is counted as a survivor: the score is a lower bound.
 """
 
 import argparse
@@ -19,13 +20,15 @@ import hashlib
 import json
 import os
 import random
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from .__main__ import DOUBTFUL, KILLED, NONE, SURVIVED, TOGETHER, computed, confirm
 from .finding import Place
-from .workshop import ROOT, Workshop
+from .workshop import ROOT, Workshop, bug_at
 
 RESULTS = ROOT / "tools" / "mutations" / "operators.json"
 COUNT, SEED = 600, 20261118
@@ -50,7 +53,8 @@ ROOMS = {
     "study": "tests/study/test_summary.py tests/study/test_timing.py tests/study/test_claims.py",
     "targets": "tests/targets tests/test_fit_batches.py",
 }
-KILLED, SURVIVED, UNFIT = "killed", "survived", "fails without the mutant"
+# Files of tests that judge one mutant, and processor seconds of them, by what they took before.
+FILES, ENOUGH = 4, 15.0
 SWAPS: dict[type[ast.AST], type[ast.AST]] = {
     ast.Add: ast.Sub,
     ast.Sub: ast.Add,
@@ -202,41 +206,79 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _run(chosen: list[Change], known: dict[str, dict[str, str]], path: Path) -> None:
     with Workshop() as workshop:
-        without: dict[str, int] = {}
+        stamps = {change.name: _stamp(change) for change in chosen}
+        waiting: list[str] = []
         for number, change in enumerate(chosen, 1):
-            stamp = _stamp(change)
-            if known.get(change.name, {}).get("stamp") == stamp:
+            if _is_judged(known.get(change.name, {}), stamps[change.name]):
                 continue
-            file = workshop.root / change.file
-            text = file.read_text(encoding="utf-8")
-            broken = Place(file, text, change.start, change.end).broken(change.new)
-            tests = ROOMS[change.room].split()
-            file.write_text(broken, encoding="utf-8")
-            try:
-                found = workshop.tested(tests)
-            finally:
-                file.write_text(text, encoding="utf-8")
-            outcome = SURVIVED if found.code == 0 else KILLED
-            # A test that fails without the mutant says nothing about it.
-            if outcome == KILLED and found.failed:
-                name = " ".join(found.failed)
-                if name not in without:
-                    without[name] = workshop.tested(found.failed).code
-                outcome = KILLED if without[name] == 0 else UNFIT
+            text = (ROOT / change.file).read_text(encoding="utf-8")
+            bug = bug_at(Place(ROOT / change.file, text, change.start, change.end), change.new)
+            began = computed()
+            found = workshop.tested(_selection(change), bug, seconds=ENOUGH)
+            survived = found.code in (0, NONE)
             said = found.failed[0] if found.failed else found.said
-            known[change.name] = {"outcome": outcome, "room": change.room, "stamp": stamp, "said": said}
-            print(f"{number:3}/{len(chosen)} {outcome:9} {change.name}: {said}", flush=True)
+            known[change.name] = {
+                "outcome": SURVIVED if survived else DOUBTFUL,
+                "room": change.room,
+                "stamp": stamps[change.name],
+                "said": said,
+            }
+            waiting += [change.name] * (not survived)
+            print(
+                f"{number:3}/{len(chosen)} {computed() - began:.1f} s {change.name}: {said}", flush=True
+            )
+            if len(waiting) == TOGETHER:
+                confirm(workshop, known, waiting)
             path.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
+        confirm(workshop, known, waiting)
+        path.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
+
+
+def _is_judged(before: dict[str, str], stamp: str) -> bool:
+    return before.get("stamp") == stamp and before["outcome"] in (KILLED, SURVIVED)
+
+
+def _selection(change: Change) -> list[str]:
+    """The files of tests that name most of what the changed file defines, those of its room first."""
+    tree = ast.parse((ROOT / change.file).read_text(encoding="utf-8"))
+    named = {n.name for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.ClassDef)}
+    module = Path(change.file).stem
+    counts = {}
+    own = _files(ROOMS[change.room])
+    for test in _files("tests"):
+        words = set(re.findall(r"\w+", (ROOT / test).read_text(encoding="utf-8")))
+        alike = len(named & words) + 2 * (module in words) + 4 * (module in Path(test).stem)
+        counts[test] = alike + 3 * (test in own)
+    order = sorted(counts, key=lambda test: -counts[test])
+    return order[:FILES]
+
+
+def _files(selection: str) -> list[str]:
+    found = []
+    for word in selection.split():
+        path = ROOT / word
+        files = sorted(path.rglob("test_*.py")) if path.is_dir() else [path]
+        found += [str(file.relative_to(ROOT)) for file in files]
+    return found
 
 
 def _score(chosen: list[Change], known: dict[str, dict[str, str]]) -> int:
-    judged = [known[c.name] for c in chosen if c.name in known]
+    judged = [c for c in chosen if known.get(c.name, {}).get("outcome") in (KILLED, SURVIVED)]
+    outcome = {c.name: known[c.name]["outcome"] for c in judged}
+    for change in judged:
+        if outcome[change.name] == SURVIVED:
+            print(f"survived: {change.name}")
     for room in ROOMS:
-        own = [one["outcome"] for one in judged if one["room"] == room]
+        own = [outcome[c.name] for c in judged if c.room == room]
         if own:
             print(f"{room:14} {own.count(KILLED)} of {len(own)} killed")
-    killed = sum(one["outcome"] == KILLED for one in judged)
-    print(f"{killed} of {len(judged)} killed, {killed / max(1, len(judged)):.1%}; {len(chosen)} drawn")
+    killed, count = list(outcome.values()).count(KILLED), len(judged)
+    share = killed / max(1, count)
+    # Of a random sample: one standard error.
+    error = (share * (1 - share) / max(1, count)) ** 0.5
+    print(f"{killed} of {count} killed, {share:.1%} +- {error:.1%}; {len(chosen)} drawn at random")
+    older = sum(known[c.name]["stamp"] != _stamp(c) for c in judged)
+    print(f"{older} judged before their file last changed")
     return 0
 
 

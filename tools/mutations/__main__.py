@@ -32,7 +32,7 @@ KILLED, SURVIVED, GONE, UNFIT = "killed", "survived", "not found", "fails withou
 # pytest: 1 tests failed, 2 interrupted (an import that fails), -1 an endless loop.
 FAILURES = (1, 2, -1)
 # pytest's code for no tests, and processor seconds of tests for one bug, by what they took before.
-NONE, ENOUGH = 5, 40.0
+NONE, ENOUGH = 5, 20.0
 # A kill whose test has not passed without the bug yet, and how many of them are confirmed together.
 DOUBTFUL, TOGETHER = "not confirmed", 12
 

@@ -53,6 +53,7 @@ OPTIONS = (
 CPU_SECONDS, PATIENCE = 300, 3600
 # Compiled programs, for all mutants and later runs: most of them do not have the bug.
 PROGRAMS = Path(tempfile.gettempdir()) / "quietgrad-mutations-programs"
+FAILED = ("FAILED ", "ERROR ")
 # Times of change that no file had before.
 SECONDS = itertools.count(int(time.time()) + 1)
 
@@ -146,7 +147,9 @@ class Workshop:
             return Tested(-2, f"not done after {PATIENCE} s, of which most was waiting", ())
         text = output.read_text(encoding="utf-8", errors="replace")
         said = [line for line in text.splitlines() if line.strip()]
-        failed = [line.split(" ", 1)[1].split(" - ")[0] for line in said if line.startswith("FAILED ")]
+        bad = [line.split(" ", 1)[1].split(" - ")[0] for line in said if line.startswith(FAILED)]
+        # Files that cannot be collected are no tests.
+        failed = [name for name in bad if "::" in name]
         # A crash in compiled code is no exit code of pytest's, and a failure all the same.
         code = os.waitstatus_to_exitcode(status)
         if code == -signal.SIGXCPU:

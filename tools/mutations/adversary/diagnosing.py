@@ -2,10 +2,7 @@
 
 from .bug import bug
 
-PARTS = "tests/diagnostics/test_parts.py"
-CORRECTIONS = "tests/diagnostics/test_corrections.py"
-VERDICT = "tests/diagnostics/test_verdict.py"
-BOTH = f"{PARTS} {VERDICT}"
+PARTS = CORRECTIONS = VERDICT = BOTH = "tests/diagnostics"
 TAIL = "tests/propriety"
 
 MUTANTS = [

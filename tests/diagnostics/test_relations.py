@@ -9,8 +9,11 @@ from jax.flatten_util import ravel_pytree
 from quietgrad import LowRank, Target
 from quietgrad.diagnostics.chains import Chains
 from quietgrad.diagnostics.comparison import by_chains
+from quietgrad.diagnostics.draws import Draws
 from quietgrad.diagnostics.linear_response import PAIRS, linear_response
+from quietgrad.diagnostics.metric import metric_of
 from quietgrad.diagnostics.modes import dips
+from quietgrad.diagnostics.settings import Diagnostics
 from quietgrad.evaluation.points import Points, sobol_pairs
 from quietgrad.families import split
 
@@ -80,3 +83,16 @@ def test_linear_response_is_the_inverse_of_the_elbo_s_hessian():
     found = linear_response(target, q, np.random.default_rng(2), [0, 1, 2], tolerance=1e-8)
     # Conjugate gradients end at a relative residual of 1e-8, and the matrix has a condition below 100.
     np.testing.assert_allclose(found.covariance, inverse[np.ix_(places, places)], rtol=1e-5)
+
+
+def test_the_worst_draws_have_no_say_in_the_metric():
+    """Whatever their gradients are; of a Gaussian, those of the others show its covariance exactly."""
+    rng = np.random.default_rng(3)
+    std = np.array([0.5, 2.0])
+    z = 1.3 * std * rng.standard_normal((400, 2))
+    values, slope = -0.5 * np.sum((z / std) ** 2, axis=1), -z / std**2
+    worst = values < np.quantile(values, 0.9 * Diagnostics().left_out)
+    assert np.count_nonzero(worst) > 0
+    slope[worst] = 1e6 * rng.standard_normal((np.count_nonzero(worst), 2))
+    metric = metric_of(Draws(z, z, values, values, slope, 1))
+    np.testing.assert_allclose(metric.covariance, np.diag(std**2), atol=1e-9)

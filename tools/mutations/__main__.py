@@ -3,6 +3,7 @@
     python -m tools.mutations                     all that are not in the file of results yet
     python -m tools.mutations --list adversary    those of the second list, which has its own results
     python -m tools.mutations --only "beta"       those with this in their name or symbol, several times
+    python -m tools.mutations --survivors         those that survived, again
     python -m tools.mutations --score             the score of the results that are kept, by module
     python -m tools.mutations --fresh             forget earlier results
     python -m tools.mutations --check             only look whether every pattern is still found
@@ -25,6 +26,7 @@ from pathlib import Path
 from . import LISTS
 from .finding import SOURCES, Gone, find
 from .mutant import Mutant
+from .related import related
 from .workshop import ROOT, Workshop, bug_at
 
 RESULTS = ROOT / "tools" / "mutations"
@@ -32,7 +34,7 @@ KILLED, SURVIVED, GONE, UNFIT = "killed", "survived", "not found", "fails withou
 # pytest: 1 tests failed, 2 interrupted (an import that fails), -1 an endless loop.
 FAILURES = (1, 2, -1)
 # pytest's code for no tests, and processor seconds of tests for one bug, by what they took before.
-NONE, ENOUGH = 5, 20.0
+NONE, ENOUGH = 5, 7.0
 # A kill whose test has not passed without the bug yet, and how many of them are confirmed together.
 DOUBTFUL, TOGETHER = "not confirmed", 12
 
@@ -45,6 +47,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--sample", type=int, help="so many of them, drawn at random with a fixed seed")
     parser.add_argument("--score", action="store_true", help="only print what is known")
     parser.add_argument("--fresh", action="store_true", help="forget earlier results")
+    parser.add_argument("--survivors", action="store_true", help="judge those that survived again")
     parser.add_argument("--check", action="store_true", help="only look whether patterns are found")
     parser.add_argument("--nice", type=int, default=10, help="how much others go before")
     parser.add_argument("--results", type=Path)
@@ -58,11 +61,13 @@ def main(arguments: list[str] | None = None) -> int:
         )
     parts = options.only or [""]
     chosen = [m for m in listed if any(part in m.name or part in m.symbol for part in parts)]
+    known = {} if options.fresh or not options.results.exists() else _read(options.results)
+    if options.survivors:
+        chosen = [m for m in chosen if known.get(m.name, {}).get("outcome") == SURVIVED]
     if options.sample is not None:
         chosen = random.Random(0).sample(chosen, min(options.sample, len(chosen)))
     if options.check:
         return _check(chosen)
-    known = {} if options.fresh or not options.results.exists() else _read(options.results)
     if options.score:
         return _summary([m for m in chosen if m.name in known], known)
     os.nice(options.nice)
@@ -74,7 +79,8 @@ def main(arguments: list[str] | None = None) -> int:
         for number, mutant in enumerate(chosen, 1):
             stamp = stamps[mutant.name]
             before = known.get(mutant.name, {})
-            if before.get("stamp") == stamp and before["outcome"] in (KILLED, SURVIVED):
+            settled = before.get("stamp") == stamp and before["outcome"] in (KILLED, SURVIVED)
+            if settled and not options.survivors:
                 continue
             began = computed()
             outcome, said = _try(workshop, mutant)
@@ -105,16 +111,18 @@ def _try(workshop: Workshop, mutant: Mutant) -> tuple[str, str]:
         bug = bug_at(find(ROOT, mutant), mutant.new)
     except Gone as gone:
         return GONE, str(gone)
+    # Those beside the code, then those that name it.
     found = workshop.tested(selection, bug, seconds=ENOUGH)
-    if found.code == NONE:
-        return SURVIVED, "no test of the selection passes through it"
-    if found.code == 0:
+    if found.code in (0, NONE):
+        selection = related(bug.file)
+        found = workshop.tested(selection, bug, seconds=ENOUGH)
+    if found.code in (0, NONE):
         return SURVIVED, found.said
     if found.code not in FAILURES:
         return UNFIT, f"pytest ended with {found.code}: {found.said}"
     # An import that fails, or a loop without end, has no test of its own.
-    if not found.failed and workshop.tested(selection).code != 0:
-        return UNFIT, f"{mutant.tests} fails without the bug, too"
+    if not found.failed and workshop.tested(selection, bug, seconds=ENOUGH, without=True).code != 0:
+        return UNFIT, f"{' '.join(selection)} fails without the bug, too"
     return KILLED, found.failed[0] if found.failed else found.said
 
 

@@ -49,8 +49,9 @@ OPTIONS = (
     *("-W", "ignore::pytest.PytestAssertRewriteWarning", "-rfE"),
 )
 # Bugs can make a loop endless; a selection takes seconds of computing. What waits for much longer than
-# that without computing says nothing: the machine may be busy, or asleep.
-CPU_SECONDS, PATIENCE = 300, 3600
+# that without computing says nothing: the machine may be busy, or asleep. Without a bug there are no
+# endless loops, and several selections may be run together.
+CPU_SECONDS, FINITE, PATIENCE = 60, 10, 3600
 # Compiled programs, for all mutants and later runs: most of them do not have the bug.
 PROGRAMS = Path(tempfile.gettempdir()) / "quietgrad-mutations-programs"
 FAILED = ("FAILED ", "ERROR ")
@@ -122,15 +123,17 @@ class Workshop:
         *,
         seconds: float = math.inf,
         first_only: bool = True,
+        without: bool = False,
     ) -> Tested:
         """What pytest says of a selection, with a bug or without; by default until the first failure.
 
         It runs in a fork of this process, which has imported what is large and the package itself. With
-        a limit of seconds, tests that pass by the bug are left out, and those that would take longer.
+        a limit of seconds, tests that pass by the bug are left out, and those that would take longer;
+        `without` runs the same ones without it.
         """
         output, lines = self.root / "output.txt", self.root / "touched.jsonl"
         lines.unlink(missing_ok=True)
-        broken = None if bug is None else self._broken(bug)
+        broken = None if bug is None or without else self._broken(bug)
         plugins: list[object] = [Revive(), Recorder(lines)]
         if bug is not None and seconds < math.inf:
             block = innermost(self._blocks, bug.file, bug.line)
@@ -154,7 +157,7 @@ class Workshop:
         code = os.waitstatus_to_exitcode(status)
         if code == -signal.SIGXCPU:
             return Tested(-1, f"not done after {CPU_SECONDS} s of computing", ())
-        if bug is not None and failed:
+        if broken is not None and failed and bug is not None:
             self.touched.killed(bug.file, failed[0])
         self.touched.save()
         return Tested(1 if code < 0 else code, said[-1] if said else "", tuple(failed))
@@ -179,7 +182,8 @@ class Workshop:
     ) -> NoReturn:
         """Run pytest in the copy and end this process with its exit code, whatever happens."""
         code = 3
-        resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS + 10))
+        most = CPU_SECONDS if broken is not None else FINITE * CPU_SECONDS
+        resource.setrlimit(resource.RLIMIT_CPU, (most, most + 10))
         try:
             with output.open("w") as file:
                 os.dup2(file.fileno(), 1)

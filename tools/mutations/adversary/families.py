@@ -72,7 +72,7 @@ MUTANTS = [
         "np.log(np.diagonal(scale))",
         "np.diagonal(scale)",
         "scales are packed without their log",
-        f"{CONTRACT} -k full-rank",
+        "tests/families/test_packing.py tests/families/test_mixture.py",
     ),
     bug(
         "LowRank._log_prob",

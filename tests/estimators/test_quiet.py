@@ -223,3 +223,13 @@ def test_an_odd_number_of_draws_is_never_paired(draws, paired, key):
     assert bool(state.paired) is paired
     assert bool(jnp.all(state.ratios[2:] == MOST)) is not paired
     assert bool(jnp.all(state.ratios[:2] < MOST))
+
+
+def test_pairs_of_even_gradients_are_twice_as_noisy(key):
+    """f = z^3 / 3 at zero: the gradient of the mean is z^2, even in the draw; that of the log scale is a
+    thousand times smaller."""
+    target = qg.Target.from_logdensity(lambda z: jnp.sum(z**3) / 3, dim=1)
+    q = qg.MeanField(jnp.zeros(1), jnp.full(1, jnp.log(1e-3)))
+    ratios = eqx.filter_jit(relative_variances)(target, q, key=key)
+    # Squares of that thousandth, times moments of the draws below a hundred.
+    np.testing.assert_allclose(ratios[jnp.array([0, 2])], [1.0, 2.0], rtol=1e-4)

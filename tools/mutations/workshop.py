@@ -51,7 +51,7 @@ OPTIONS = (
 # Bugs can make a loop endless; a selection takes seconds of computing. What waits for much longer than
 # that without computing says nothing: the machine may be busy, or asleep. Without a bug there are no
 # endless loops, and several selections may be run together.
-CPU_SECONDS, FINITE, PATIENCE = 60, 10, 3600
+CPU_SECONDS, FINITE, PATIENCE = 30, 20, 3600
 # Compiled programs, for all mutants and later runs: most of them do not have the bug.
 PROGRAMS = Path(tempfile.gettempdir()) / "quietgrad-mutations-programs"
 FAILED = ("FAILED ", "ERROR ")

@@ -108,6 +108,23 @@ def test_lbfgs_remembers_positive_curvature_only():
     assert np.all(np.sum(state.pairs.s * state.pairs.y, axis=1) > 0)
 
 
+@pytest.mark.parametrize("steepness", [1e-3, 1e6])
+def test_the_first_step_of_lbfgs_is_no_longer_than_one(steepness):
+    """In the sum of its sizes, however steep the start is: nothing is known of the curvature yet."""
+    asked = []
+
+    def bowl(x):
+        asked.append(x.copy())
+        return 0.5 * steepness * float(x @ x), steepness * x
+
+    start = np.array([3.0, -2.0])
+    iterate(bowl, LbfgsState.begin(start), 1)
+    np.testing.assert_array_equal(asked[0], start)
+    # Downhill by the gradient, or by as much of it as has length one.
+    expected = start - min(steepness, 1 / 5) * start
+    np.testing.assert_allclose(asked[1], expected, rtol=1e-12)
+
+
 def test_lbfgs_walks_around_what_is_not_finite():
     def log_barrier(x):
         with np.errstate(invalid="ignore", divide="ignore"):

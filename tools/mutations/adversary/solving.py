@@ -156,6 +156,7 @@ MUTANTS = [
         "make_positive_definite(hessian)",
         "Newton goes uphill from a maximum",
         MODE,
+        "eigenvalues take their absolute values, which are the same for a matrix and its negative",
     ),
     bug(
         "ModeSearch.find",

@@ -3,7 +3,7 @@
     python -m tools.mutations                     all that are not in the file of results yet
     python -m tools.mutations --list adversary    those of the second list, which has its own results
     python -m tools.mutations --only "beta"       those with this in their name or symbol, several times
-    python -m tools.mutations --survivors         those that survived, again
+    python -m tools.mutations --survivors         those that were judged and not killed, again
     python -m tools.mutations --score             the score of the results that are kept, by module
     python -m tools.mutations --fresh             forget earlier results
     python -m tools.mutations --check             only look whether every pattern is still found
@@ -47,7 +47,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--sample", type=int, help="so many of them, drawn at random with a fixed seed")
     parser.add_argument("--score", action="store_true", help="only print what is known")
     parser.add_argument("--fresh", action="store_true", help="forget earlier results")
-    parser.add_argument("--survivors", action="store_true", help="judge those that survived again")
+    parser.add_argument(
+        "--survivors", action="store_true", help="judge again what was judged and not killed"
+    )
     parser.add_argument("--check", action="store_true", help="only look whether patterns are found")
     parser.add_argument("--nice", type=int, default=10, help="how much others go before")
     parser.add_argument("--results", type=Path)
@@ -63,7 +65,7 @@ def main(arguments: list[str] | None = None) -> int:
     chosen = [m for m in listed if any(part in m.name or part in m.symbol for part in parts)]
     known = {} if options.fresh or not options.results.exists() else _read(options.results)
     if options.survivors:
-        chosen = [m for m in chosen if known.get(m.name, {}).get("outcome") == SURVIVED]
+        chosen = [m for m in chosen if m.name in known and known[m.name]["outcome"] != KILLED]
     if options.sample is not None:
         chosen = random.Random(0).sample(chosen, min(options.sample, len(chosen)))
     if options.check:

@@ -6,7 +6,7 @@ HOST = "tests/solvers/test_host_parts.py"
 NEWTON = "tests/solvers/test_newton.py"
 MODE = "tests/solvers/test_mode.py"
 ANNEALED = "tests/solvers/test_annealed.py"
-BAM = "tests/methods/test_bam.py tests/solvers/test_bam_draws.py"
+BAM = "tests/methods/test_bam.py"
 FIXED = "tests/solvers/test_fixed_draws.py"
 ADAM = "tests/solvers/test_guarded_adam.py"
 LATE = "tests/solvers/test_late_mean.py"
@@ -26,7 +26,7 @@ MUTANTS = [
         "step = 1.0 if pairs else min(1.0,",
         "step = 1.0 if pairs else max(1.0,",
         "the first step is as long as the gradient is steep",
-        HOST,
+        "tests/solvers/test_host_parts.py -k first_step",
     ),
     bug(
         "_line",
@@ -48,7 +48,7 @@ MUTANTS = [
         "zip(list(asked.items()), values, grads, strict=True)",
         "zip(list(asked.items()), values[::-1], grads[::-1], strict=True)",
         "searches get each other's values",
-        HOST,
+        "tests/solvers/test_mode.py",
     ),
     bug(
         "CurvatureMemory.add",
@@ -205,7 +205,7 @@ MUTANTS = [
         "self.most_steps - first",
         "self.most_steps",
         "there are more steps than the most",
-        ANNEALED,
+        "tests/solvers/test_annealed.py -k together_have",
     ),
     bug(
         "Annealed._round",
@@ -243,7 +243,7 @@ MUTANTS = [
         'session.rng("batch and match", t)',
         'session.rng("batch and match")',
         "every iteration has the same draws",
-        BAM,
+        "tests/solvers/test_bam_draws.py",
     ),
     bug(
         "matched",

@@ -16,11 +16,13 @@ import argparse
 import datetime
 import hashlib
 import json
+import math
 import os
 import random
 import shlex
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 from . import LISTS
@@ -52,6 +54,7 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("--check", action="store_true", help="only look whether patterns are found")
     parser.add_argument("--nice", type=int, default=10, help="how much others go before")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="begin no mutant after these")
     parser.add_argument("--results", type=Path)
     options = parser.parse_args(arguments)
     listed = LISTS[options.list]
@@ -78,12 +81,15 @@ def main(arguments: list[str] | None = None) -> int:
         # Of the files as they were copied: what is edited meanwhile is not what is judged.
         stamps = {mutant.name: _stamp(mutant) for mutant in chosen}
         waiting: list[str] = []
+        until = time.monotonic() + 60 * options.minutes
         for number, mutant in enumerate(chosen, 1):
             stamp = stamps[mutant.name]
             before = known.get(mutant.name, {})
             settled = before.get("stamp") == stamp and before["outcome"] in (KILLED, SURVIVED)
             if settled and not options.survivors:
                 continue
+            if time.monotonic() > until:
+                break
             began = computed()
             outcome, said = _try(workshop, mutant)
             waiting += [mutant.name] * (outcome == KILLED)
@@ -103,7 +109,7 @@ def main(arguments: list[str] | None = None) -> int:
             _write(options.results, {name: known[name] for name in names if name in known})
         confirm(workshop, known, waiting)
         _write(options.results, {name: known[name] for name in names if name in known})
-    return _summary(chosen, known)
+    return _summary([m for m in chosen if m.name in known], known)
 
 
 def _try(workshop: Workshop, mutant: Mutant) -> tuple[str, str]:

@@ -18,9 +18,11 @@ import argparse
 import ast
 import hashlib
 import json
+import math
 import os
 import random
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -170,6 +172,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--only", action="append", default=[], choices=ROOMS, help="a room")
     parser.add_argument("--list", action="store_true", help="print them and run nothing")
     parser.add_argument("--score", action="store_true", help="only print what is known")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="begin no mutant after these")
     parser.add_argument("--results", type=Path, default=RESULTS)
     options = parser.parse_args(arguments)
     chosen = [c for c in sample(options.count) if not options.only or c.room in options.only]
@@ -179,17 +182,22 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     if not options.score:
         os.nice(10)
-        _run(chosen, known, options.results)
+        _run(chosen, known, options.results, time.monotonic() + 60 * options.minutes)
     return _score(chosen, known)
 
 
-def _run(chosen: list[Change], known: dict[str, dict[str, str]], path: Path) -> None:
+def _run(chosen: list[Change], known: dict[str, dict[str, str]], path: Path, until: float) -> None:
     with Workshop() as workshop:
         stamps = {change.name: _stamp(change) for change in chosen}
-        waiting: list[str] = []
+        # Of a run that was stopped before it confirmed them.
+        stored = {name: known.get(name, {}) for name in stamps}
+        waiting = [name for name, one in stored.items() if one.get("outcome") == DOUBTFUL]
+        waiting = [name for name in waiting if stored[name]["stamp"] == stamps[name]]
         for number, change in enumerate(chosen, 1):
-            if _is_judged(known.get(change.name, {}), stamps[change.name]):
+            if change.name in waiting or _is_judged(stored[change.name], stamps[change.name]):
                 continue
+            if time.monotonic() > until:
+                break
             text = (ROOT / change.file).read_text(encoding="utf-8")
             bug = bug_at(Place(ROOT / change.file, text, change.start, change.end), change.new)
             began = computed()
@@ -211,7 +219,7 @@ def _run(chosen: list[Change], known: dict[str, dict[str, str]], path: Path) -> 
             print(
                 f"{number:3}/{len(chosen)} {computed() - began:.1f} s {change.name}: {said}", flush=True
             )
-            if len(waiting) == TOGETHER:
+            if len(waiting) >= TOGETHER:
                 confirm(workshop, known, waiting)
             path.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
         confirm(workshop, known, waiting)

@@ -75,12 +75,6 @@ def revive() -> None:
                     object.__setattr__(holder, name, array)
 
 
-def forget() -> None:
-    """Drop the package from the modules, to be imported again from the files as they are."""
-    for name in [name for name in sys.modules if name.partition(".")[0] == PACKAGE]:
-        del sys.modules[name]
-
-
 def replace_code(path: Path, old: str, new: str) -> bool:
     """Give all functions of a file the code of its new text.
 
@@ -125,22 +119,22 @@ def _key(code: CodeType) -> tuple[str, int]:
 def _compare(before: CodeType, after: CodeType, changed: _Changed, *, outside: bool = True) -> bool:
     """Collect functions whose code differs, themselves or within.
 
-    False if bodies of modules and classes do not agree, or functions cannot be told apart.
+    False if bodies of modules and classes do not agree, or functions of theirs cannot be told apart.
     """
     inside, also = _within(before), _within(after)
     keys = [_key(code) for code in inside]
-    if [c.co_qualname for c in inside] != [c.co_qualname for c in also] or len(set(keys)) < len(keys):
+    if [c.co_qualname for c in inside] != [c.co_qualname for c in also]:
         return False
     for key, one, other in zip(keys, inside, also, strict=True):
         if _same(one, other):
             continue
         is_function = bool(one.co_flags & CO_OPTIMIZED)
-        if is_function:
-            if one.co_freevars != other.co_freevars:
+        if is_function and outside:
+            if one.co_freevars != other.co_freevars or keys.count(key) > 1:
                 return False
+            changed.needed.add(key)
+        if is_function and one.co_freevars == other.co_freevars and keys.count(key) == 1:
             changed.codes[key] = other
-            if outside:
-                changed.needed.add(key)
         if not _compare(one, other, changed, outside=outside and not is_function):
             return False
     return not outside or _bare(before) == _bare(after)

@@ -23,7 +23,7 @@ import jax
 import pytest
 
 from .finding import Place
-from .preloaded import forget, preload, replace_code, revive
+from .preloaded import CHECKER, PACKAGE, preload, replace_code, revive
 from .touched import SOURCE, Recorder, Touched, Turns, innermost, instrument, instrumented, silent
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -193,7 +193,9 @@ class Workshop:
             jax.config.update("jax_compilation_cache_dir", str(PROGRAMS))
             jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
             if broken is not None and not broken.in_place():
-                forget()
+                # Classes of a package that is imported twice are not the same: another process.
+                arguments = ["-m", "pytest", *OPTIONS, f"--jaxtyping-packages={PACKAGE},{CHECKER}"]
+                os.execv(sys.executable, [sys.executable, *arguments, *selection])
             code = int(pytest.main([*OPTIONS, *selection], plugins=plugins))
         except BaseException:
             traceback.print_exc()

@@ -202,6 +202,8 @@ def _run(chosen: list[Change], known: dict[str, dict[str, str]], path: Path, unt
             bug = bug_at(Place(ROOT / change.file, text, change.start, change.end), change.new)
             began = computed()
             found = workshop.tested(related(change.file), bug, seconds=ENOUGH)
+            if found.code < -1:
+                continue
             survived = found.code in (0, NONE)
             if not survived and not found.failed:
                 # An import that fails, or a loop without end, has no test of its own.

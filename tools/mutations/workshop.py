@@ -55,6 +55,8 @@ CPU_SECONDS, FINITE, PATIENCE = 30, 20, 3600
 # Compiled programs, for all mutants and later runs: most of them do not have the bug.
 PROGRAMS = Path(tempfile.gettempdir()) / "quietgrad-mutations-programs"
 FAILED = ("FAILED ", "ERROR ")
+# A file that says that tests ran in a process of their own, all of the selection.
+ALONE = "alone"
 # Times of change that no file had before.
 SECONDS = itertools.count(int(time.time()) + 1)
 
@@ -133,6 +135,7 @@ class Workshop:
         """
         output, lines = self.root / "output.txt", self.root / "touched.jsonl"
         lines.unlink(missing_ok=True)
+        (self.root / ALONE).unlink(missing_ok=True)
         broken = None if bug is None or without else self._broken(bug)
         plugins: list[object] = [Revive(), Recorder(lines)]
         if bug is not None and seconds < math.inf:
@@ -155,6 +158,8 @@ class Workshop:
         failed = [name for name in bad if "::" in name]
         # A crash in compiled code is no exit code of pytest's, and a failure all the same.
         code = os.waitstatus_to_exitcode(status)
+        if code == -signal.SIGXCPU and (self.root / ALONE).exists():
+            return Tested(-2, "its whole selection takes too long in a process of its own", ())
         if code == -signal.SIGXCPU:
             return Tested(-1, f"not done after {CPU_SECONDS} s of computing", ())
         if broken is not None and failed and bug is not None:
@@ -194,6 +199,7 @@ class Workshop:
             jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
             if broken is not None and not broken.in_place():
                 # Classes of a package that is imported twice are not the same: another process.
+                (self.root / ALONE).touch()
                 arguments = ["-m", "pytest", *OPTIONS, f"--jaxtyping-packages={PACKAGE},{CHECKER}"]
                 os.execv(sys.executable, [sys.executable, *arguments, *selection])
             code = int(pytest.main([*OPTIONS, *selection], plugins=plugins))

@@ -195,7 +195,7 @@ MUTANTS = [
         "chains / (draws + chains)",
         "shares of the bridge are swapped",
         MODES,
-        "any share gives an estimate without bias; the right one only has the least noise",
+        "any share gives a consistent estimate; the right one only has the least noise",
     ),
     bug(
         "bridge",

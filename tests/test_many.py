@@ -72,6 +72,13 @@ def test_each_is_the_fit_of_its_own_data(key):
     np.testing.assert_array_equal(done(many)[1].target.data["y"], regression(1)["y"])
 
 
+def test_equal_data_are_fitted_with_keys_of_their_own(key):
+    data = jax.tree.map(lambda x: np.stack([x, x]), regression(0))
+    template = qg.Target(log_prior, log_likelihood, regression(9), dim=2)
+    first, second = done(qg.fit_many(template, data=data, method=METHODS[1], key=key))
+    assert not np.any(np.asarray(first.q.loc) == np.asarray(second.q.loc))
+
+
 def test_one_that_fails_keeps_its_place(key):
     data = stacked(3)
     data["y"][1, 0] = np.nan

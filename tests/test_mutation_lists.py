@@ -1,5 +1,7 @@
 """Seeded bugs survive refactoring: every one of them still has its place in the sources."""
 
+import gc
+import sys
 from pathlib import Path
 
 import pytest
@@ -67,7 +69,8 @@ def test_the_workshop_has_every_room(lists, tmp_path):
 
 
 def test_operator_mutants_are_python_and_differ(lists):
-    from tools.mutations.operators import COUNT, ROOMS, Place, sample
+    from tools.mutations.operators import COUNT, Place, sample
+    from tools.mutations.related import ROOMS
 
     drawn = sample()
     assert len(drawn) == COUNT
@@ -79,3 +82,72 @@ def test_operator_mutants_are_python_and_differ(lists):
         assert text[change.start : change.end] == change.old
         broken = Place(path, text, change.start, change.end).broken(change.new)
         assert compile(broken, change.file, "exec") != compile(text, change.file, "exec")
+
+
+SOURCE = """
+def f(x):
+    \"\"\"Words.\"\"\"
+    if x > 1:
+        return x + 1
+    return [x * y for y in (1, 2)]
+
+class A:
+    field = 3
+
+    def g(self, x):
+        return f(x) - self.field
+"""
+
+
+def test_blocks_of_functions_are_counted_as_they_are_passed_through(lists):
+    from tools.mutations.touched import HIT, innermost, instrumented
+
+    text, blocks = instrumented(SOURCE, "a.py", 10)
+    hits = []
+    names = {HIT: hits.append}
+    exec(compile(text, "a.py", "exec"), names)
+    assert names["f"](0) == [0, 0]
+    assert names["f"].__doc__ == "Words."
+    inside = {number: block for number, block in enumerate(blocks, 10)}
+    branch = innermost(blocks, "a.py", 5)
+    assert innermost(blocks, "a.py", 9) is None
+    assert [inside[hit] for hit in hits] == [innermost(blocks, "a.py", 6)]
+    assert names["A"]().g(2) == 0
+    assert inside[hits[-1]] == branch
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "enough", "value"),
+    [
+        ("x + 1", "x - 1", True, 1 - 3),
+        ("x * y", "x + y", True, 3 - 3),
+        ("- self.field", "+ self.field", True, 3 + 3),
+        ("field = 3", "field = 4", False, 3 - 3),
+        ("x > 1", "x\\\n > 2", True, [2, 4]),
+    ],
+)
+def test_code_is_replaced_in_functions_and_nowhere_else(
+    lists, old, new, enough, value, tmp_path, monkeypatch
+):
+    import importlib
+
+    from tools.mutations import preloaded
+
+    (tmp_path / "mutated.py").write_text(SOURCE)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(preloaded, "PACKAGE", "mutated")
+    module = importlib.import_module("mutated")
+    kept, method = module.f, module.A().g
+    try:
+        changed = SOURCE.replace(old, new)
+        assert changed != SOURCE
+        assert preloaded.replace_code(tmp_path / "mutated.py", SOURCE, changed) is enough
+        if isinstance(value, list):
+            assert kept(2) == value
+        elif "y" in new:
+            assert kept(1) == [2, 3]
+        else:
+            assert method(2) == value
+    finally:
+        del sys.modules["mutated"]
+        gc.freeze()  # as conftest.py has it

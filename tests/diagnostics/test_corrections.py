@@ -127,6 +127,8 @@ def test_nuts_gets_the_posterior_covariance_from_a_mean_field_fit():
     start = mean_field(posteriors.gaussian(), MEAN, INDEPENDENT).for_nuts(chains=3)
     np.testing.assert_allclose(start.inverse_mass_matrix, COVARIANCE, rtol=1e-6)
     assert start.points.shape == (3, 3)
+    # Steps that leapfrogs accept shrink with the fourth root of the dimension.
+    assert start.step_size == pytest.approx(3**-0.25)
     diagonal = mean_field(posteriors.gaussian(), MEAN, INDEPENDENT).for_nuts(dense=False)
     np.testing.assert_allclose(diagonal.inverse_mass_matrix, 1.0, rtol=1e-6)
 

@@ -5,7 +5,7 @@ import pytest
 from arviz_stats.base.array import array_stats
 
 from quietgrad.diagnostics.pareto import fit_pareto, pareto_quantiles, smoothed_tail
-from quietgrad.diagnostics.psis import smooth, tail_size
+from quietgrad.diagnostics.psis import Weights, smooth, tail_size
 
 
 @pytest.mark.parametrize("shape", [-0.5, 0.0, 0.3, 0.7, 1.2])
@@ -35,3 +35,13 @@ def test_ties_of_single_precision_have_a_shape():
     weights = smooth(rounded)
     assert np.isfinite(weights.khat)
     assert np.sum(weights.w) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(("draws", "limit"), [(100, 0.5), (1000, 2 / 3), (10**5, 0.7)])
+def test_few_draws_have_a_stricter_limit(draws, limit):
+    """1 - 1 / log10(draws), at most 0.7; where one draw has a tenth of the weight, k-hat decides."""
+    w = np.full(draws, 0.9 / (draws - 1))
+    w[3] = 0.1
+    assert Weights(w, 0.0).limit == pytest.approx(limit)
+    assert Weights(w, limit - 0.01).usable
+    assert not Weights(w, limit + 0.01).usable

@@ -177,13 +177,16 @@ def test_restarts_that_disagree_are_not_trusted():
     # The log of the normaliser is the ELBO of a q that is right.
     height = 0.5 * np.linalg.slogdet(2 * np.pi * COVARIANCE)[1]
     other = full_rank(posteriors.gaussian(), MEAN + 3, COVARIANCE)
-    for restart, elbo, verdict, reason in (
-        (fitted, height, TRUST, "1 restarts agree"),
-        (other, height, DO_NOT, "a restart that is as good ends 3.0 sds away"),
-        (other, height - 10, TRUST, "or ended lower"),
-        (fitted, height + 10, DO_NOT, "a restart found a better answer, by 10"),
+    for restart, elbo, error, verdict, reason in (
+        (fitted, height, 0.0, TRUST, "1 restarts agree"),
+        (other, height, 0.0, DO_NOT, "a restart that is as good ends 3.0 sds away"),
+        (other, height - 10, 0.0, TRUST, "or ended lower"),
+        (fitted, height + 10, 0.0, DO_NOT, "a restart found a better answer, by 10"),
+        # Better by less than two errors, beyond the nat that does not matter.
+        (fitted, height + 2.5, 1.0, TRUST, "1 restarts agree"),
     ):
         object.__setattr__(restart, "elbo", float(elbo))
+        object.__setattr__(restart, "elbo_error", error)
         found = fitted.diagnose(restarts=[restart])
         assert found.verdict == verdict, str(found)
         assert any(reason in line for line in found.reasons), str(found)

@@ -16,7 +16,7 @@ from subjects import ALIKE, EXACT, cast, family, in_turn, target_2d
 import quietgrad as qg
 from quietgrad import families
 from quietgrad.estimators import Pathwise, entropy, samplers
-from quietgrad.estimators.quiet import relative_variances
+from quietgrad.estimators.quiet import MOST, QuietState, relative_variances
 from quietgrad.families import HasMoments
 from quietgrad.families.bases import Normal
 from quietgrad.targets import LogisticRegression
@@ -201,3 +201,35 @@ def test_a_look_that_is_not_finite_changes_nothing(key):
     np.testing.assert_array_equal(after.ratios, start.ratios)
     assert not after.paired
     assert not after.stick
+
+
+@pytest.mark.parametrize(
+    ("best", "paired", "stick"), [(0, False, False), (1, False, True), (2, True, False), (3, True, True)]
+)
+def test_the_least_noisy_of_four_is_chosen(best, paired, stick):
+    """Independent draws without and with sticking, then pairs without and with it."""
+    zero = jnp.zeros((), jnp.int32)
+    state = QuietState(zero, zero, jnp.ones(4).at[best].set(0.5))
+    assert bool(state.paired) is paired
+    assert bool(state.stick) is stick
+
+
+@pytest.mark.parametrize(("draws", "paired"), [(3, False), (4, True)])
+def test_an_odd_number_of_draws_is_never_paired(draws, paired, key):
+    """Pairs then count as noisy as anything can; where the target is odd in the draws they are best."""
+    target = qg.Target.from_logdensity(lambda z: -0.5 * jnp.sum((z - 3.0) ** 2), dim=2)
+    q, made = family("mean-field", 2, small=True), qg.estimator("quiet", draws=draws)
+    state = eqx.filter_jit(made.step)(target, q, made.init(target, q), key=key)[1]
+    assert bool(state.paired) is paired
+    assert bool(jnp.all(state.ratios[2:] == MOST)) is not paired
+    assert bool(jnp.all(state.ratios[:2] < MOST))
+
+
+def test_pairs_of_even_gradients_are_twice_as_noisy(key):
+    """f = z^3 / 3 at zero: the gradient of the mean is z^2, even in the draw; that of the log scale is a
+    thousand times smaller."""
+    target = qg.Target.from_logdensity(lambda z: jnp.sum(z**3) / 3, dim=1)
+    q = qg.MeanField(jnp.zeros(1), jnp.full(1, jnp.log(1e-3)))
+    ratios = eqx.filter_jit(relative_variances)(target, q, key=key)
+    # Squares of that thousandth, times moments of the draws below a hundred.
+    np.testing.assert_allclose(ratios[jnp.array([0, 2])], [1.0, 2.0], rtol=1e-4)

@@ -1,4 +1,4 @@
-"""Low rank at small scales in single precision, where the plain Woodbury formula is off by nats."""
+"""Low rank at small scales in single precision, where the plain Woodbury formula is off; its factors."""
 
 import jax
 import jax.numpy as jnp
@@ -95,3 +95,17 @@ def test_woodbury_would_fail_here(single, e):
     truth = -2 * (exact.log_prob(jnp.asarray(z, jnp.float64)) + normaliser)
     assert plain.dtype == np.float32
     assert np.max(np.abs(plain - np.asarray(truth))) > 1
+
+
+def test_factors_are_not_shifted_where_draws_have_their_moments():
+    """Draws whose second moments are exactly those of the base, and gradients that are linear in z."""
+    rng = np.random.default_rng(0)
+    q = LowRank(*(jnp.asarray(rng.normal(size=shape)) for shape in ((3,), (3,), (2, 3))))
+    hessian, slope = (jnp.asarray(rng.normal(size=shape)) for shape in ((3, 3), (3,)))
+    hessian = hessian + hessian.T
+    e = np.sqrt(5) * jnp.concatenate([jnp.eye(5), -jnp.eye(5)])
+    z = jax.vmap(q.transport)(e)
+    gradients = slope[None, :] + (z - q.loc[None, :]) @ hessian
+    shift = q.factor_shift(lambda v: hessian @ v, e, gradients)["factor"]
+    # Sums of ten products of numbers below a hundred.
+    np.testing.assert_allclose(shift, 0.0, atol=1e-11)

@@ -78,6 +78,14 @@ def test_a_round_that_did_not_lose_is_followed_by_one_twice_as_long(begun):
         assert on.state.rate == min(2 * first.state.rate, start.q.advice.most_anneal_rate)
 
 
+def test_all_rounds_together_have_the_most_steps(begun):
+    session, start = begun
+    few = dataclasses.replace(SOLVER, most_steps=13)
+    first = few.step(session, few.init(session, start), None)
+    second = few.step(session, first.state, feedback_of(start, 1.0, 0.1))
+    assert (first.iterations, second.iterations) == (10, 13)
+
+
 def test_steps_of_every_size_that_lose_end_it(begun):
     """A start that nothing near it beats: the answer stays, at ever smaller rates, to a true end."""
     session, start = begun

@@ -64,6 +64,7 @@ def test_a_piece_can_be_taken_again():
     whole = FixedDraws(piece=2 * SOLVER.piece)
     both = whole.step(session, whole.init(session, session.evaluate(start, 0)), None)
     np.testing.assert_array_equal(both.members[0].loc, second.members[0].loc)
+    assert second.state.iterations == both.state.iterations > first.state.iterations
 
 
 # Where coordinates are many

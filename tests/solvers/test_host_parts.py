@@ -94,6 +94,37 @@ def test_the_limit_on_blas_threads_is_taken_back():
     assert threads() == before
 
 
+def test_lbfgs_remembers_positive_curvature_only():
+    """Down from the top of a hill, slopes only steepen: no step tells of a minimum's curvature."""
+
+    def hill(x):
+        return -float(x @ x), -2 * x
+
+    state, done = iterate(hill, LbfgsState.begin(np.array([1.0, 2.0])), 3)
+    assert done == 3
+    assert state.at.value < -5.0
+    assert len(state.pairs.s) == 0
+    state, _ = iterate(rosenbrock, LbfgsState.begin(np.array([1.2, 1.0, 0.5, 2.0])), 12)
+    assert np.all(np.sum(state.pairs.s * state.pairs.y, axis=1) > 0)
+
+
+@pytest.mark.parametrize("steepness", [1e-3, 1e6])
+def test_the_first_step_of_lbfgs_is_no_longer_than_one(steepness):
+    """In the sum of its sizes, however steep the start is: nothing is known of the curvature yet."""
+    asked = []
+
+    def bowl(x):
+        asked.append(x.copy())
+        return 0.5 * steepness * float(x @ x), steepness * x
+
+    start = np.array([3.0, -2.0])
+    iterate(bowl, LbfgsState.begin(start), 1)
+    np.testing.assert_array_equal(asked[0], start)
+    # Downhill by the gradient, or by as much of it as has length one.
+    expected = start - min(steepness, 1 / 5) * start
+    np.testing.assert_allclose(asked[1], expected, rtol=1e-12)
+
+
 def test_lbfgs_walks_around_what_is_not_finite():
     def log_barrier(x):
         with np.errstate(invalid="ignore", divide="ignore"):

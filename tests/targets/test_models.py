@@ -170,3 +170,15 @@ def test_flat_prior_on_both_log_variances():
     model = BayesianNeuralNetwork(2, hidden=5)
     z = jnp.zeros(model.dim)
     assert model.log_prior(z.at[1].set(7.0)) == model.log_prior(z)
+
+
+def test_a_batch_of_a_batch_has_the_numbers_of_the_whole():
+    target, rows = logistic().target, np.array([7, 2, 9, 4])
+    batch = target.batch(jnp.asarray(rows)).batch(jnp.array([3, 1]))
+    assert batch.row_numbers is not None
+    np.testing.assert_array_equal(batch.row_numbers, [4, 2])
+    on_host = target.on_rows(rows).on_rows(np.array([3, 1]))
+    assert on_host.row_numbers is not None
+    np.testing.assert_array_equal(on_host.row_numbers, [4, 2])
+    for ours, whole in zip(jax.tree.leaves(batch.data), jax.tree.leaves(target.data), strict=True):
+        np.testing.assert_array_equal(ours, whole[np.array([4, 2])])

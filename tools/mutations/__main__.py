@@ -3,6 +3,7 @@
     python -m tools.mutations                     all that are not in the file of results yet
     python -m tools.mutations --list adversary    those of the second list, which has its own results
     python -m tools.mutations --only "beta"       those with this in their name or symbol, several times
+    python -m tools.mutations --survivors         those that were judged and not killed, again
     python -m tools.mutations --score             the score of the results that are kept, by module
     python -m tools.mutations --fresh             forget earlier results
     python -m tools.mutations --check             only look whether every pattern is still found
@@ -15,22 +16,29 @@ import argparse
 import datetime
 import hashlib
 import json
+import math
 import os
 import random
 import shlex
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 from . import LISTS
 from .finding import SOURCES, Gone, find
 from .mutant import Mutant
-from .workshop import ROOT, Workshop
+from .related import related
+from .workshop import ROOT, Workshop, bug_at
 
 RESULTS = ROOT / "tools" / "mutations"
 KILLED, SURVIVED, GONE, UNFIT = "killed", "survived", "not found", "fails without the bug"
 # pytest: 1 tests failed, 2 interrupted (an import that fails), -1 an endless loop.
 FAILURES = (1, 2, -1)
+# pytest's code for no tests, and processor seconds of tests for one bug, by what they took before.
+NONE, ENOUGH = 5, 7.0
+# A kill whose test has not passed without the bug yet, and how many of them are confirmed together.
+DOUBTFUL, TOGETHER = "not confirmed", 12
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -41,8 +49,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--sample", type=int, help="so many of them, drawn at random with a fixed seed")
     parser.add_argument("--score", action="store_true", help="only print what is known")
     parser.add_argument("--fresh", action="store_true", help="forget earlier results")
+    parser.add_argument(
+        "--survivors", action="store_true", help="judge again what was judged and not killed"
+    )
     parser.add_argument("--check", action="store_true", help="only look whether patterns are found")
     parser.add_argument("--nice", type=int, default=10, help="how much others go before")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="begin no mutant after these")
     parser.add_argument("--results", type=Path)
     options = parser.parse_args(arguments)
     listed = LISTS[options.list]
@@ -54,57 +66,87 @@ def main(arguments: list[str] | None = None) -> int:
         )
     parts = options.only or [""]
     chosen = [m for m in listed if any(part in m.name or part in m.symbol for part in parts)]
+    known = {} if options.fresh or not options.results.exists() else _read(options.results)
+    if options.survivors:
+        chosen = [m for m in chosen if m.name in known and known[m.name]["outcome"] != KILLED]
     if options.sample is not None:
         chosen = random.Random(0).sample(chosen, min(options.sample, len(chosen)))
     if options.check:
         return _check(chosen)
-    known = {} if options.fresh or not options.results.exists() else _read(options.results)
     if options.score:
         return _summary([m for m in chosen if m.name in known], known)
     os.nice(options.nice)
+    random.Random(0).shuffle(chosen)
     with Workshop() as workshop:
-        without: dict[str, int] = {}
+        # Of the files as they were copied: what is edited meanwhile is not what is judged.
+        stamps = {mutant.name: _stamp(mutant) for mutant in chosen}
+        waiting: list[str] = []
+        until = time.monotonic() + 60 * options.minutes
         for number, mutant in enumerate(chosen, 1):
-            stamp = _stamp(mutant)
+            stamp = stamps[mutant.name]
             before = known.get(mutant.name, {})
-            if before.get("stamp") == stamp and before["outcome"] in (KILLED, SURVIVED):
+            settled = before.get("stamp") == stamp and before["outcome"] in (KILLED, SURVIVED)
+            if settled and not options.survivors:
                 continue
-            outcome, said = _try(workshop, mutant, without)
+            if time.monotonic() > until:
+                break
+            began = computed()
+            outcome, said = _try(workshop, mutant)
+            waiting += [mutant.name] * (outcome == KILLED)
             known[mutant.name] = {
-                "outcome": outcome,
+                "outcome": DOUBTFUL if outcome == KILLED else outcome,
                 "said": said,
                 "stamp": stamp,
                 "commit": _commit(),
                 "date": datetime.date.today().isoformat(),
             }
             print(
-                f"{number:3}/{len(chosen)} {outcome:9} {mutant.name} ({mutant.symbol}): {said}",
+                f"{number:3}/{len(chosen)} {outcome:9} {computed() - began:.1f} s {mutant.name}: {said}",
                 flush=True,
             )
+            if len(waiting) == TOGETHER:
+                confirm(workshop, known, waiting)
             _write(options.results, {name: known[name] for name in names if name in known})
-    return _summary(chosen, known)
+        confirm(workshop, known, waiting)
+        _write(options.results, {name: known[name] for name in names if name in known})
+    return _summary([m for m in chosen if m.name in known], known)
 
 
-def _try(workshop: Workshop, mutant: Mutant, without: dict[str, int]) -> tuple[str, str]:
-    """With the bug first. What fails then must pass without it, or it says nothing about the bug."""
+def _try(workshop: Workshop, mutant: Mutant) -> tuple[str, str]:
+    """The outcome, of which a kill has yet to be confirmed, and what was said."""
     selection = shlex.split(mutant.tests)
     try:
-        with workshop.broken(mutant):
-            found = workshop.tested(selection)
+        bug = bug_at(find(ROOT, mutant), mutant.new)
     except Gone as gone:
         return GONE, str(gone)
-    if found.code == 0:
+    # Those beside the code, then those that name it.
+    found = workshop.tested(selection, bug, seconds=ENOUGH)
+    if found.code in (0, NONE):
+        selection = related(bug.file)
+        found = workshop.tested(selection, bug, seconds=ENOUGH)
+    if found.code in (0, NONE):
         return SURVIVED, found.said
     if found.code not in FAILURES:
         return UNFIT, f"pytest ended with {found.code}: {found.said}"
     # An import that fails, or a loop without end, has no test of its own.
-    again = [*found.failed] or selection
-    name = " ".join(again)
-    if name not in without:
-        without[name] = workshop.tested(again).code
-    if without[name] != 0:
-        return UNFIT, f"{name} fails without the bug, too"
+    if not found.failed and workshop.tested(selection, bug, seconds=ENOUGH, without=True).code != 0:
+        return UNFIT, f"{' '.join(selection)} fails without the bug, too"
     return KILLED, found.failed[0] if found.failed else found.said
+
+
+def confirm(workshop: Workshop, known: dict[str, dict[str, str]], waiting: list[str]) -> None:
+    """What failed with a bug must pass without it, or it says nothing about the bug."""
+    tests = {name: known[name]["said"] for name in waiting}
+    doubtful = workshop.failing(test for test in tests.values() if "::" in test)
+    for name, test in tests.items():
+        known[name]["outcome"] = UNFIT if test in doubtful else KILLED
+    waiting.clear()
+
+
+def computed() -> float:
+    """Processor seconds of all runs of tests so far."""
+    times = os.times()
+    return times.children_user + times.children_system
 
 
 def _check(chosen: list[Mutant]) -> int:

@@ -8,49 +8,34 @@
 
 One mutant is one change: + for -, * for /, < for <=, < for >, and for or, a constant one off, an axis 0
 for 1, a condition turned, an argument swapped with the next, a minus dropped. Rooms are sampled by their
-number of places. Each is judged by the tests of its room, `-x`; outcomes are stored one by one, so that
-a run goes on where it was stopped. What makes no difference that a test could see (an equivalent mutant)
-is counted as a survivor: the score is a lower bound.
+number of places. Each is judged by the few files of tests that name most of what its file defines, those
+of its room first, and at most some processor seconds of them. Outcomes are stored one by one, so that a
+run goes on where it was stopped. What makes no difference that a test could see (an equivalent mutant),
+and what other tests would see, is counted as a survivor: the score is a lower bound.
 """
 
 import argparse
 import ast
 import hashlib
 import json
+import math
 import os
 import random
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from .__main__ import DOUBTFUL, KILLED, NONE, SURVIVED, TOGETHER, computed, confirm
 from .finding import Place
-from .workshop import ROOT, Workshop
+from .related import ROOMS, related
+from .workshop import ROOT, Workshop, bug_at
 
 RESULTS = ROOT / "tools" / "mutations" / "operators.json"
 COUNT, SEED = 600, 20261118
-# The rooms with numbers in them, and the tests beside them.
-ROOMS = {
-    "_numerics": "tests/solvers/test_host_parts.py tests/test_lapack.py tests/test_matrices.py",
-    "diagnostics": "tests/diagnostics tests/propriety",
-    "estimators": "tests/contract tests/estimators tests/weights tests/surrogates "
-    "tests/control_variates",
-    "evaluation": "tests/test_elbo_terms.py tests/test_metrics.py tests/test_gradient_noise.py "
-    "tests/test_arrival.py",
-    "families": "tests/contract/test_families.py tests/contract/test_bases.py tests/families",
-    "fitting": "tests/test_fit.py tests/test_many.py tests/test_restarts.py tests/test_looping.py",
-    "methods": "tests/methods tests/test_given_start.py",
-    "racing": "tests/test_racing.py",
-    "results": "tests/expectations tests/display tests/storage tests/checkpoints",
-    "scale": "tests/test_shuffling.py tests/test_sharding.py",
-    "session": "tests/test_recorder.py tests/test_clock.py tests/test_streaming.py "
-    "tests/test_checkpoint.py",
-    "solvers": "tests/solvers",
-    "structure": "tests/structure tests/families/test_structured.py",
-    "study": "tests/study/test_summary.py tests/study/test_timing.py tests/study/test_claims.py",
-    "targets": "tests/targets tests/test_fit_batches.py",
-}
-KILLED, SURVIVED, UNFIT = "killed", "survived", "fails without the mutant"
+# Processor seconds of tests for one mutant, by what they took before.
+ENOUGH = 7.0
 SWAPS: dict[type[ast.AST], type[ast.AST]] = {
     ast.Add: ast.Sub,
     ast.Sub: ast.Add,
@@ -187,6 +172,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--only", action="append", default=[], choices=ROOMS, help="a room")
     parser.add_argument("--list", action="store_true", help="print them and run nothing")
     parser.add_argument("--score", action="store_true", help="only print what is known")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="begin no mutant after these")
     parser.add_argument("--results", type=Path, default=RESULTS)
     options = parser.parse_args(arguments)
     chosen = [c for c in sample(options.count) if not options.only or c.room in options.only]
@@ -196,47 +182,73 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     if not options.score:
         os.nice(10)
-        _run(chosen, known, options.results)
+        _run(chosen, known, options.results, time.monotonic() + 60 * options.minutes)
     return _score(chosen, known)
 
 
-def _run(chosen: list[Change], known: dict[str, dict[str, str]], path: Path) -> None:
+def _run(chosen: list[Change], known: dict[str, dict[str, str]], path: Path, until: float) -> None:
     with Workshop() as workshop:
-        without: dict[str, int] = {}
+        stamps = {change.name: _stamp(change) for change in chosen}
+        # Of a run that was stopped before it confirmed them.
+        stored = {name: known.get(name, {}) for name in stamps}
+        waiting = [name for name, one in stored.items() if one.get("outcome") == DOUBTFUL]
+        waiting = [name for name in waiting if stored[name]["stamp"] == stamps[name]]
         for number, change in enumerate(chosen, 1):
-            stamp = _stamp(change)
-            if known.get(change.name, {}).get("stamp") == stamp:
+            if change.name in waiting or _is_judged(stored[change.name], stamps[change.name]):
                 continue
-            file = workshop.root / change.file
-            text = file.read_text(encoding="utf-8")
-            broken = Place(file, text, change.start, change.end).broken(change.new)
-            tests = ROOMS[change.room].split()
-            file.write_text(broken, encoding="utf-8")
-            try:
-                found = workshop.tested(tests)
-            finally:
-                file.write_text(text, encoding="utf-8")
-            outcome = SURVIVED if found.code == 0 else KILLED
-            # A test that fails without the mutant says nothing about it.
-            if outcome == KILLED and found.failed:
-                name = " ".join(found.failed)
-                if name not in without:
-                    without[name] = workshop.tested(found.failed).code
-                outcome = KILLED if without[name] == 0 else UNFIT
+            if time.monotonic() > until:
+                break
+            text = (ROOT / change.file).read_text(encoding="utf-8")
+            bug = bug_at(Place(ROOT / change.file, text, change.start, change.end), change.new)
+            began = computed()
+            found = workshop.tested(related(change.file), bug, seconds=ENOUGH)
+            if found.code < -1:
+                continue
+            survived = found.code in (0, NONE)
+            if not survived and not found.failed:
+                # An import that fails, or a loop without end, has no test of its own.
+                again = workshop.tested(related(change.file), bug, seconds=ENOUGH, without=True)
+                if again.code != 0:
+                    continue
             said = found.failed[0] if found.failed else found.said
-            known[change.name] = {"outcome": outcome, "room": change.room, "stamp": stamp, "said": said}
-            print(f"{number:3}/{len(chosen)} {outcome:9} {change.name}: {said}", flush=True)
+            known[change.name] = {
+                "outcome": SURVIVED if survived else DOUBTFUL,
+                "room": change.room,
+                "stamp": stamps[change.name],
+                "said": said,
+            }
+            waiting += [change.name] * (not survived)
+            print(
+                f"{number:3}/{len(chosen)} {computed() - began:.1f} s {change.name}: {said}", flush=True
+            )
+            if len(waiting) >= TOGETHER:
+                confirm(workshop, known, waiting)
             path.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
+        confirm(workshop, known, waiting)
+        path.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
+
+
+def _is_judged(before: dict[str, str], stamp: str) -> bool:
+    return before.get("stamp") == stamp and before["outcome"] in (KILLED, SURVIVED)
 
 
 def _score(chosen: list[Change], known: dict[str, dict[str, str]]) -> int:
-    judged = [known[c.name] for c in chosen if c.name in known]
+    judged = [c for c in chosen if known.get(c.name, {}).get("outcome") in (KILLED, SURVIVED)]
+    outcome = {c.name: known[c.name]["outcome"] for c in judged}
+    for change in judged:
+        if outcome[change.name] == SURVIVED:
+            print(f"survived: {change.name}")
     for room in ROOMS:
-        own = [one["outcome"] for one in judged if one["room"] == room]
+        own = [outcome[c.name] for c in judged if c.room == room]
         if own:
             print(f"{room:14} {own.count(KILLED)} of {len(own)} killed")
-    killed = sum(one["outcome"] == KILLED for one in judged)
-    print(f"{killed} of {len(judged)} killed, {killed / max(1, len(judged)):.1%}; {len(chosen)} drawn")
+    killed, count = list(outcome.values()).count(KILLED), len(judged)
+    share = killed / max(1, count)
+    # Of a random sample: one standard error.
+    error = (share * (1 - share) / max(1, count)) ** 0.5
+    print(f"{killed} of {count} killed, {share:.1%} +- {error:.1%}; {len(chosen)} drawn at random")
+    older = sum(known[c.name]["stamp"] != _stamp(c) for c in judged)
+    print(f"{older} judged before their file last changed")
     return 0
 
 

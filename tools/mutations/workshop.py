@@ -1,7 +1,9 @@
 """A temporary copy of the project in which bugs are put, tests are run, and bugs are taken out again."""
 
+import contextlib
 import importlib
 import itertools
+import math
 import os
 import resource
 import shutil
@@ -11,7 +13,8 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, NoReturn
@@ -19,14 +22,41 @@ from typing import NamedTuple, NoReturn
 import jax
 import pytest
 
-from .finding import find
-from .mutant import Mutant
+from .finding import Place
+from .preloaded import CHECKER, PACKAGE, preload, replace_code, revive
+from .touched import SOURCE, Recorder, Touched, Turns, innermost, instrument, instrumented, silent
 
 ROOT = Path(__file__).resolve().parents[2]
-LARGE = ("jax", "jax.numpy", "optax", "equinox", "beartype", "scipy.stats", "rich.console")
+LARGE = (
+    *(
+        "jax",
+        "jax.numpy",
+        "optax",
+        "equinox",
+        "beartype",
+        "scipy.stats",
+        "scipy.integrate",
+        "hypothesis",
+    ),
+    *("rich.console", "xdist.plugin", "numpyro"),
+)
+# In place of the options in pyproject.toml: the package is imported already, its annotations checked.
+OPTIONS = (
+    *("-o", "addopts=", "--strict-config", "--strict-markers", "-q", "--no-header", "--tb=line"),
+    *("-m", "not slow and not chaos and not stress and not statistical", "-p", "no:cacheprovider"),
+    *("-p", "no:xdist", "-p", "no:randomly", "-o", "tmp_path_retention_policy=none"),
+    # Plugins that are imported already cannot have their asserts rewritten; they have none.
+    *("-W", "ignore::pytest.PytestAssertRewriteWarning", "-rfE"),
+)
 # Bugs can make a loop endless; a selection takes seconds of computing. What waits for much longer than
-# that without computing says nothing: the machine may be busy, or asleep.
-CPU_SECONDS, PATIENCE = 300, 3600
+# that without computing says nothing: the machine may be busy, or asleep. Without a bug there are no
+# endless loops, and several selections may be run together.
+CPU_SECONDS, FINITE, PATIENCE = 30, 20, 3600
+# Compiled programs, for all mutants and later runs: most of them do not have the bug.
+PROGRAMS = Path(tempfile.gettempdir()) / "quietgrad-mutations-programs"
+FAILED = ("FAILED ", "ERROR ")
+# A file that says that tests ran in a process of their own, all of the selection.
+ALONE = "alone"
 # Times of change that no file had before.
 SECONDS = itertools.count(int(time.time()) + 1)
 
@@ -46,13 +76,18 @@ def copy(root: Path) -> None:
             shutil.copy2(ROOT / name, root / name)
 
 
-def _prepare() -> None:
-    """Import once what every run needs; the package itself must stay out, and jax unused."""
+def _prepare(root: Path) -> None:
+    """Import once what every run needs, the package included; jax computes nothing."""
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.dont_write_bytecode = False
     for name in LARGE:
-        importlib.import_module(name)
-    assert "quietgrad" not in sys.modules
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+    # Nothing of the project itself, but its virtual environment, which may be in its folder.
+    kept = [p for p in sys.path if not inside(p, ROOT) or inside(p, Path(sys.prefix))]
+    sys.path[:] = [str(root / "src"), *kept]
+    os.environ["PYTHONPATH"] = str(root / "src")
+    preload(root)
 
 
 class Tested(NamedTuple):
@@ -64,12 +99,18 @@ class Tested(NamedTuple):
 
 
 class Workshop:
-    """Use as a context; the copy is deleted at the end. The project itself is only read."""
+    """Use as a context; the copy is deleted at the end. The project itself is only read.
+
+    There is one of them in a process, because the package is imported in it. What tests pass through is
+    learned on the way (`touched.py`).
+    """
 
     def __enter__(self) -> "Workshop":
-        _prepare()
         self.root = Path(tempfile.mkdtemp(prefix="quietgrad-mutations-"))
         copy(self.root)
+        self._blocks = instrument(self.root)
+        self.touched = Touched()
+        _prepare(self.root)
         return self
 
     def __exit__(
@@ -77,50 +118,91 @@ class Workshop:
     ) -> None:
         shutil.rmtree(self.root, ignore_errors=True)
 
-    def tested(self, selection: Sequence[str]) -> Tested:
-        """What pytest says of a selection; it stops at the first test that fails.
+    def tested(
+        self,
+        selection: Sequence[str],
+        bug: "Bug | None" = None,
+        *,
+        seconds: float = math.inf,
+        first_only: bool = True,
+        without: bool = False,
+    ) -> Tested:
+        """What pytest says of a selection, with a bug or without; by default until the first failure.
 
-        It runs in a fork of this process, which has imported what is large and does not change.
+        It runs in a fork of this process, which has imported what is large and the package itself. With
+        a limit of seconds, tests that pass by the bug are left out, and those that would take longer;
+        `without` runs the same ones without it.
         """
-        output = self.root / "output.txt"
-        child = os.fork()
-        if child == 0:
-            self._child(output, selection)
-        deadline = time.monotonic() + PATIENCE
-        while (done := os.waitpid(child, os.WNOHANG))[0] == 0:
-            if time.monotonic() > deadline:
-                os.kill(child, signal.SIGKILL)
-                os.waitpid(child, 0)
-                return Tested(-2, f"not done after {PATIENCE} s, of which most was waiting", ())
-            time.sleep(0.1)
+        output, lines = self.root / "output.txt", self.root / "touched.jsonl"
+        lines.unlink(missing_ok=True)
+        (self.root / ALONE).unlink(missing_ok=True)
+        broken = None if bug is None or without else self._broken(bug)
+        plugins: list[object] = [Revive(), Recorder(lines)]
+        if bug is not None and seconds < math.inf:
+            block = innermost(self._blocks, bug.file, bug.line)
+            plugins.append(Turns(self.touched, bug.file, block, seconds))
+        with broken or contextlib.nullcontext():
+            with warnings.catch_warnings(action="ignore"):  # jax's, of forks after it has computed
+                child = os.fork()
+            if child == 0:
+                self._child(output, [*(["-x"] if first_only else []), *selection], broken, plugins)
+            status = _wait(child)
+        if lines.exists():
+            self.touched.add(lines.read_text(encoding="utf-8").splitlines(), self._blocks)
+        if status is None:
+            return Tested(-2, f"not done after {PATIENCE} s, of which most was waiting", ())
         text = output.read_text(encoding="utf-8", errors="replace")
-        lines = [line for line in text.splitlines() if line.strip()]
-        failed = [line.split(" ", 1)[1].split(" - ")[0] for line in lines if line.startswith("FAILED ")]
+        said = [line for line in text.splitlines() if line.strip()]
+        bad = [line.split(" ", 1)[1].split(" - ")[0] for line in said if line.startswith(FAILED)]
+        # Files that cannot be collected are no tests.
+        failed = [name for name in bad if "::" in name]
         # A crash in compiled code is no exit code of pytest's, and a failure all the same.
-        code = os.waitstatus_to_exitcode(done[1])
+        code = os.waitstatus_to_exitcode(status)
+        if code == -signal.SIGXCPU and (self.root / ALONE).exists():
+            return Tested(-2, "its whole selection takes too long in a process of its own", ())
         if code == -signal.SIGXCPU:
             return Tested(-1, f"not done after {CPU_SECONDS} s of computing", ())
-        return Tested(1 if code < 0 else code, lines[-1] if lines else "", tuple(failed))
+        if broken is not None and failed and bug is not None:
+            self.touched.killed(bug.file, failed[0])
+        self.touched.save()
+        return Tested(1 if code < 0 else code, said[-1] if said else "", tuple(failed))
 
-    def _child(self, output: Path, selection: Sequence[str]) -> NoReturn:
+    def failing(self, tests: Iterable[str]) -> set[str]:
+        """Which of some tests fail without any bug, in one run of all of them.
+
+        Files that cannot be collected and runs that end early leave all of them in doubt.
+        """
+        every = list(dict.fromkeys(tests))
+        found = self.tested(every, first_only=False) if every else None
+        if found is None or found.code == 0:
+            return set()
+        return set(found.failed) if found.code == 1 and found.failed else set(every)
+
+    def _child(
+        self,
+        output: Path,
+        selection: Sequence[str],
+        broken: "Broken | None",
+        plugins: Sequence[object],
+    ) -> NoReturn:
         """Run pytest in the copy and end this process with its exit code, whatever happens."""
         code = 3
-        resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS + 10))
+        most = CPU_SECONDS if broken is not None else FINITE * CPU_SECONDS
+        resource.setrlimit(resource.RLIMIT_CPU, (most, most + 10))
         try:
             with output.open("w") as file:
                 os.dup2(file.fileno(), 1)
                 os.dup2(file.fileno(), 2)
             os.chdir(self.root)
-            # jax, which is imported, reads no variables any more. Most programs do not have the bug.
-            jax.config.update("jax_compilation_cache_dir", str(self.root / ".programs"))
+            # jax, which is imported, reads no variables any more.
+            jax.config.update("jax_compilation_cache_dir", str(PROGRAMS))
             jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-            # Nothing of the project itself, but its virtual environment, which may be in its folder.
-            kept = [p for p in sys.path if not inside(p, ROOT) or inside(p, Path(sys.prefix))]
-            sys.path[:] = [str(self.root / "src"), *kept]
-            arguments = ["-n", "0", "-q", "-x", "--no-header", "--tb=line", "-p", "no:cacheprovider"]
-            # Plugins that are imported already cannot have their asserts rewritten; they have none.
-            arguments += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
-            code = int(pytest.main([*arguments, "-rfE", *selection]))
+            if broken is not None and not broken.in_place():
+                # Classes of a package that is imported twice are not the same: another process.
+                (self.root / ALONE).touch()
+                arguments = ["-m", "pytest", *OPTIONS, f"--jaxtyping-packages={PACKAGE},{CHECKER}"]
+                os.execv(sys.executable, [sys.executable, *arguments, *selection])
+            code = int(pytest.main([*OPTIONS, *selection], plugins=plugins))
         except BaseException:
             traceback.print_exc()
         finally:
@@ -128,24 +210,67 @@ class Workshop:
             sys.stderr.flush()
             os._exit(code)
 
-    def broken(self, mutant: Mutant) -> "Broken":
-        """A context in which the bug is in the copy."""
-        return Broken(self.root, mutant)
+    def _broken(self, bug: "Bug") -> "Broken":
+        """The texts of the copy, with calls in them, without the bug and with it."""
+        old, new = (ROOT / bug.file).read_text(encoding="utf-8"), bug.text
+        number = next((n for n, block in enumerate(self._blocks) if block.file == bug.file), 0)
+        if bug.file.startswith(SOURCE):
+            old, new = (instrumented(text, bug.file, number)[0] for text in (old, new))
+        if bug.file == f"{SOURCE}/__init__.py":
+            old, new = silent(old), silent(new)
+        return Broken(self.root / bug.file, old, new)
+
+
+class Bug(NamedTuple):
+    """A file of the project, its text with a bug in it, and the line where it is."""
+
+    file: str
+    text: str
+    line: int
+
+
+def bug_at(place: Place, new: str) -> Bug:
+    """What a place becomes."""
+    line = place.text.count("\n", 0, place.start) + 1
+    return Bug(str(place.path.relative_to(ROOT)), place.broken(new), line)
+
+
+class Revive:
+    """A plugin of pytest: arrays are made when conftest.py has set how jax is to compute."""
+
+    def pytest_sessionstart(self) -> None:
+        revive()
 
 
 class Broken:
     """Puts a bug into a file on entering and takes it out on leaving."""
 
-    def __init__(self, root: Path, mutant: Mutant):
-        self.place, self.new = find(root, mutant), mutant.new
+    def __init__(self, path: Path, old: str, new: str):
+        self._path, self._old, self._new = path, old, new
 
     def __enter__(self) -> None:
-        self._write(self.place.broken(self.new))
+        self._write(self._new)
 
     def __exit__(self, *_: object) -> None:
-        self._write(self.place.text)
+        self._write(self._old)
+
+    def in_place(self) -> bool:
+        """Put the bug into the functions of this process; False if the package must be imported anew."""
+        return replace_code(self._path, self._old, self._new)
 
     def _write(self, text: str) -> None:
         """With a second of its own: a bug may keep a file's size, and compiled files know no more."""
-        self.place.path.write_text(text, encoding="utf-8")
-        os.utime(self.place.path, (second := next(SECONDS), second))
+        self._path.write_text(text, encoding="utf-8")
+        os.utime(self._path, (second := next(SECONDS), second))
+
+
+def _wait(child: int) -> int | None:
+    """The status of a process that has ended; None if it did not, and was killed."""
+    deadline = time.monotonic() + PATIENCE
+    while (done := os.waitpid(child, os.WNOHANG))[0] == 0:
+        if time.monotonic() > deadline:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            return None
+        time.sleep(0.02)
+    return done[1]

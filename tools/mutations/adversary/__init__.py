@@ -5,12 +5,13 @@ reversed comparison, a missing factor. They are judged by the tests beside the c
 """
 
 from ..mutant import Mutant
-from . import diagnosing, evaluating, families, outside, solving
+from . import corrected, diagnosing, evaluating, families, outside, solving
 
 MUTANTS: list[Mutant] = [
     *evaluating.MUTANTS,
     *solving.MUTANTS,
     *diagnosing.MUTANTS,
+    *corrected.MUTANTS,
     *families.MUTANTS,
     *outside.MUTANTS,
 ]

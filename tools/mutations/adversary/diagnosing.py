@@ -2,10 +2,7 @@
 
 from .bug import bug
 
-PARTS = "tests/diagnostics/test_parts.py"
-CORRECTIONS = "tests/diagnostics/test_corrections.py"
-VERDICT = "tests/diagnostics/test_verdict.py"
-BOTH = f"{PARTS} {VERDICT}"
+PARTS = CORRECTIONS = VERDICT = BOTH = "tests/diagnostics"
 TAIL = "tests/propriety"
 
 MUTANTS = [
@@ -63,7 +60,7 @@ MUTANTS = [
         "len(self.z) // 3",
         "2 * len(self.z) // 3",
         "half of the late states are left out",
-        PARTS,
+        "tests/diagnostics/test_relations.py",
     ),
     bug(
         "Sampler._move",
@@ -141,7 +138,7 @@ MUTANTS = [
         "np.where(stuck, math.inf, error / (1 - follows))",
         "error / (1 - follows)",
         "chains that do not move have an error",
-        BOTH,
+        "tests/diagnostics/test_relations.py",
     ),
     bug(
         "Comparison.sharper",
@@ -177,7 +174,7 @@ MUTANTS = [
         "float(q.dim**-0.25)",
         "float(q.dim**0.25)",
         "the step grows with the dimension",
-        CORRECTIONS,
+        "tests/diagnostics/test_corrections.py -k nuts_gets",
     ),
     bug(
         "nuts_start",
@@ -191,7 +188,7 @@ MUTANTS = [
         "jnp.mean(values) + member.entropy()",
         "jnp.mean(values)",
         "the response leaves the entropy out",
-        CORRECTIONS,
+        "tests/diagnostics/test_relations.py",
     ),
     bug(
         "_solve",
@@ -233,7 +230,7 @@ MUTANTS = [
         "< min(values[0], values[-1]) - settings.dip",
         "< max(values[0], values[-1]) - settings.dip",
         "any slope is a dip",
-        BOTH,
+        "tests/diagnostics/test_relations.py",
     ),
     bug(
         "separate_modes",
@@ -279,7 +276,7 @@ MUTANTS = [
         "draws.values >= np.quantile",
         "draws.values <= np.quantile",
         "the metric is that of the worst draws",
-        PARTS,
+        "tests/diagnostics/test_relations.py",
     ),
     bug(
         "_density",
@@ -293,7 +290,7 @@ MUTANTS = [
         "gain > settings.restart_gain + 2 * doubt",
         "gain > settings.restart_gain - 2 * doubt",
         "noise makes a restart better",
-        VERDICT,
+        "tests/diagnostics/test_verdict.py -k restarts_that",
     ),
     bug(
         "_restarts",

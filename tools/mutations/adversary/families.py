@@ -72,7 +72,7 @@ MUTANTS = [
         "np.log(np.diagonal(scale))",
         "np.diagonal(scale)",
         "scales are packed without their log",
-        f"{CONTRACT} -k full-rank",
+        "tests/families/test_packing.py tests/families/test_mixture.py",
     ),
     bug(
         "LowRank._log_prob",
@@ -110,7 +110,11 @@ MUTANTS = [
         f"{CONTRACT} -k low-rank",
     ),
     bug(
-        "LowRank.factor_shift", "/ e.shape[0]", "", "the mean of draws is their sum", "tests/surrogates"
+        "LowRank.factor_shift",
+        "/ e.shape[0]",
+        "",
+        "the mean of draws is their sum",
+        "tests/families/test_low_rank.py -k not_shifted",
     ),
     bug(
         "Mixture.inverse",
@@ -138,7 +142,7 @@ MUTANTS = [
         "root[:, j, :j]",
         "root[:, :j, j]",
         "the host carries by the transposed roots",
-        f"{CONTRACT} -k mixture",
+        "tests/families/test_mixture.py",
     ),
     bug(
         "Coupling.forward_with_score",
@@ -226,7 +230,13 @@ MUTANTS = [
     ),
     bug("QuietState.paired", ">= 2", ">= 1", "pairs are taken where sticking was best", QUIET),
     bug("Quiet._look", "seen.at[2:].set(MOST)", "seen.at[:2].set(MOST)", "odd draws are paired", QUIET),
-    bug("relative_variances", "2 * even", "even", "pairs are taken to be half as noisy", QUIET),
+    bug(
+        "relative_variances",
+        "2 * even",
+        "even",
+        "pairs are taken to be half as noisy",
+        "tests/estimators/test_quiet.py -k twice_as",
+    ),
     bug(
         "relative_variances",
         "odd / PAIRS",
@@ -275,7 +285,7 @@ MUTANTS = [
         "self.row_numbers[indices]",
         "indices",
         "a batch of a batch has other rows' numbers",
-        "tests/targets",
+        "tests/targets/test_models.py -k batch_of_a_batch",
     ),
     bug(
         "Target.with_data",

@@ -273,7 +273,7 @@ MUTANTS = [
         "if not np.all(same):",
         "if not np.any(same):",
         "another model's data are not noticed",
-        "tests/storage -k recognised",
+        "tests/storage/test_probes.py",
     ),
     bug(
         "Decoder._array",

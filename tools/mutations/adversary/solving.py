@@ -26,7 +26,7 @@ MUTANTS = [
         "step = 1.0 if pairs else min(1.0,",
         "step = 1.0 if pairs else max(1.0,",
         "the first step is as long as the gradient is steep",
-        HOST,
+        "tests/solvers/test_host_parts.py -k first_step",
     ),
     bug(
         "_line",
@@ -48,7 +48,7 @@ MUTANTS = [
         "zip(list(asked.items()), values, grads, strict=True)",
         "zip(list(asked.items()), values[::-1], grads[::-1], strict=True)",
         "searches get each other's values",
-        HOST,
+        "tests/solvers/test_mode.py",
     ),
     bug(
         "CurvatureMemory.add",
@@ -156,6 +156,7 @@ MUTANTS = [
         "make_positive_definite(hessian)",
         "Newton goes uphill from a maximum",
         MODE,
+        "eigenvalues take their absolute values, which are the same for a matrix and its negative",
     ),
     bug(
         "ModeSearch.find",
@@ -204,7 +205,7 @@ MUTANTS = [
         "self.most_steps - first",
         "self.most_steps",
         "there are more steps than the most",
-        ANNEALED,
+        "tests/solvers/test_annealed.py -k together_have",
     ),
     bug(
         "Annealed._round",
@@ -219,6 +220,8 @@ MUTANTS = [
         'session.seed("anneal draws")',
         "rows and draws come from one stream",
         ANNEALED,
+        "one step of an epoch then shares its bits with the order of rows, a hash of them: each "
+        "by itself is as random as before, and no average shows the dependence",
     ),
     bug(
         "Annealed._probed",
@@ -240,7 +243,7 @@ MUTANTS = [
         'session.rng("batch and match", t)',
         'session.rng("batch and match")',
         "every iteration has the same draws",
-        BAM,
+        "tests/solvers/test_bam_draws.py",
     ),
     bug(
         "matched",

@@ -1,0 +1,98 @@
+"""Relations that parts of a verdict keep: late states, chains at rest, dips, linear response."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.flatten_util import ravel_pytree
+
+from quietgrad import LowRank, Target
+from quietgrad.diagnostics.chains import Chains
+from quietgrad.diagnostics.comparison import by_chains
+from quietgrad.diagnostics.draws import Draws
+from quietgrad.diagnostics.linear_response import PAIRS, linear_response
+from quietgrad.diagnostics.metric import metric_of
+from quietgrad.diagnostics.modes import dips
+from quietgrad.diagnostics.settings import Diagnostics
+from quietgrad.evaluation.points import Points, sobol_pairs
+from quietgrad.families import split
+
+
+def chains(z, start=None):
+    values = np.arange(z.shape[0] * z.shape[1], dtype=float).reshape(z.shape[:2])
+    return Chains(z[0] if start is None else start, z, values, 0.9)
+
+
+@pytest.mark.parametrize("moves", [3, 9, 10])
+def test_late_states_are_the_last_two_thirds(moves):
+    made = chains(np.random.default_rng(0).standard_normal((moves, 4, 2)))
+    left_out = moves // 3
+    np.testing.assert_array_equal(made.late(), made.z[left_out:])
+    np.testing.assert_array_equal(made.late_values(), made.values[left_out:])
+    np.testing.assert_allclose(made.averages(), np.mean(made.z[left_out:], axis=0))
+
+
+def test_chains_that_do_not_move_say_nothing():
+    """In the first coordinate; in the second, states are independent of where they began."""
+    rng = np.random.default_rng(1)
+    start = rng.standard_normal((40, 2))
+    z = rng.standard_normal((12, 40, 2))
+    z[..., 0] = start[:, 0] + 1e-3 * z[..., 0]
+    found = by_chains(rng.standard_normal((500, 2)), chains(z, start))
+    assert found.shift_error[0] == found.log_ratio_error[0] == np.inf
+    # 40 chains of 8 late states each, and five times as much.
+    assert found.shift_error[1] < 5 / np.sqrt(320)
+    assert found.log_ratio_error[1] < 5 / np.sqrt(640)
+
+
+def test_a_slope_is_no_dip():
+    """Between the modes of two Gaussians there is one, from a mode down its side there is none."""
+    target = Target.from_logdensity(
+        lambda z: jnp.logaddexp(-0.5 * jnp.sum((z - 3) ** 2), -0.5 * jnp.sum((z + 3) ** 2)), dim=2
+    )
+    points = Points(target, np.dtype(float))
+    mode, other, beyond = np.full(2, 3.0), np.full(2, -3.0), np.full(2, 6.0)
+    assert dips(points, mode, other)
+    assert dips(points, other, mode)
+    assert not dips(points, mode, beyond)
+    assert not dips(points, beyond, mode)
+
+
+def test_linear_response_is_the_inverse_of_the_elbo_s_hessian():
+    """By a dense matrix at the same draws. The cubic term couples means with scales, whose entropy is
+    curved where there are factors."""
+    factor = jnp.array([[0.6, -0.4, 0.3]])
+    precision = jnp.linalg.inv(jnp.eye(3) + factor.T @ factor)
+
+    def log_density(z):
+        return -0.5 * z @ precision @ z + 0.08 * jnp.sum(z**3) - 0.02 * jnp.sum(z**4)
+
+    q = LowRank(loc=jnp.full(3, 0.1), log_std=jnp.full(3, -0.1), factor=0.9 * factor)
+    target = Target.from_logdensity(log_density, dim=3)
+    e = jnp.asarray(sobol_pairs(q.base, PAIRS, q.base_dim, np.random.default_rng(2)))
+    params, build = split(q)
+    flat, unravel = ravel_pytree(params)
+
+    def elbo(flat):
+        member = build(unravel(flat))
+        return jnp.mean(jax.vmap(log_density)(jax.vmap(member.transport)(e))) + member.entropy()
+
+    inverse = np.linalg.inv(-np.asarray(jax.jit(jax.hessian(elbo))(flat)))
+    numbers = ravel_pytree(split(LowRank(jnp.ones(3), jnp.zeros(3), jnp.zeros((1, 3))))[0])[0]
+    places = np.flatnonzero(np.asarray(numbers))
+    found = linear_response(target, q, np.random.default_rng(2), [0, 1, 2], tolerance=1e-8)
+    # Conjugate gradients end at a relative residual of 1e-8, and the matrix has a condition below 100.
+    np.testing.assert_allclose(found.covariance, inverse[np.ix_(places, places)], rtol=1e-5)
+
+
+def test_the_worst_draws_have_no_say_in_the_metric():
+    """Whatever their gradients are; of a Gaussian, those of the others show its covariance exactly."""
+    rng = np.random.default_rng(3)
+    std = np.array([0.5, 2.0])
+    z = 1.3 * std * rng.standard_normal((400, 2))
+    values, slope = -0.5 * np.sum((z / std) ** 2, axis=1), -z / std**2
+    worst = values < np.quantile(values, 0.9 * Diagnostics().left_out)
+    assert np.count_nonzero(worst) > 0
+    slope[worst] = 1e6 * rng.standard_normal((np.count_nonzero(worst), 2))
+    metric = metric_of(Draws(z, z, values, values, slope, 1))
+    np.testing.assert_allclose(metric.covariance, np.diag(std**2), atol=1e-9)

@@ -1,0 +1,175 @@
+"""Which tests pass through which block of code, and how long they take: learned from run to run.
+
+The sources of the copy get a call at the start of every block of every function (a body, a branch, a
+loop). Every run of tests in it then says which blocks each test passed through, and what it took. A
+mutant is judged by tests that failed for its neighbours, then by those that are known to pass through
+its block, then by those that nobody has seen yet, the quickest first. A jitted function that an
+earlier test of the same process has traced is not passed through again, so the map has gaps: in rooms
+of such functions all other tests of the selection follow. It is a cache beside this file, not a
+result.
+"""
+
+import ast
+import builtins
+import json
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+MAP = Path(__file__).with_name("touched.json")
+# Seconds that a test counts which nobody has seen yet, those below which a test that failed for another
+# mutant goes first, and how many of these are remembered.
+UNSEEN, QUICK, KILLERS = 0.5, 3.0, 12
+HIT = "__hit__"
+TRACED = tuple(f"src/quietgrad/{room}/" for room in ("families", "estimators", "targets", "energy"))
+SOURCE = "src/quietgrad"
+
+
+class Block(NamedTuple):
+    """Statements that run one after the other: a file and the lines from first to last."""
+
+    file: str
+    first: int
+    last: int
+
+
+def instrumented(text: str, file: str, number: int) -> tuple[str, list[Block]]:
+    """A module with calls in it, numbered from `number` on, and its blocks in their order."""
+    tree, blocks = ast.parse(text), []
+    for function in ast.walk(tree):
+        if isinstance(function, ast.FunctionDef):
+            for body in _bodies(function):
+                call = ast.parse(f"{HIT}({number + len(blocks)})").body
+                blocks.append(Block(file, body[0].lineno, body[-1].end_lineno or body[-1].lineno))
+                is_docstring = body is function.body and ast.get_docstring(function) is not None
+                body[is_docstring:is_docstring] = call
+    return ast.unparse(ast.fix_missing_locations(tree)), blocks
+
+
+def _bodies(node: ast.AST) -> Iterator[list[ast.stmt]]:
+    """Lists of statements below a node, but not those of functions and classes within."""
+    for _, value in ast.iter_fields(node):
+        if not isinstance(value, list) or not value:
+            continue
+        if isinstance(value[0], ast.stmt):
+            yield value
+        for each in value:
+            if isinstance(each, ast.stmt | ast.ExceptHandler | ast.match_case):
+                if not isinstance(each, ast.FunctionDef | ast.ClassDef):
+                    yield from _bodies(each)
+
+
+def instrument(root: Path) -> list[Block]:
+    """Put the calls into a copy; all blocks of its package, by number."""
+    found: list[Block] = []
+    for path in sorted((root / SOURCE).rglob("*.py")):
+        file = str(path.relative_to(root))
+        text, own = instrumented(path.read_text(encoding="utf-8"), file, len(found))
+        found += own
+        if path == root / SOURCE / "__init__.py":
+            text = silent(text)
+        path.write_text(text, encoding="utf-8")
+    return found
+
+
+def silent(text: str) -> str:
+    """The package's own file: processes that tests start write no map."""
+    first = f"import builtins\nif not hasattr(builtins, '{HIT}'): builtins.{HIT} = lambda number: None\n"
+    tree = ast.parse(text)
+    tree.body[1:1] = ast.parse(first).body
+    return ast.unparse(tree)
+
+
+class Recorder:
+    """A plugin of pytest: writes a line for every test that passes."""
+
+    def __init__(self, path: Path):
+        self._path, self._hits = path, set[int]()
+        setattr(builtins, HIT, self._hits.add)
+        self._began, self._passed = 0.0, True
+
+    def pytest_runtest_logstart(self) -> None:
+        self._began, self._passed = time.process_time(), True
+        self._hits.clear()
+
+    def pytest_runtest_logreport(self, report) -> None:
+        self._passed = self._passed and report.passed
+
+    def pytest_runtest_logfinish(self, nodeid: str) -> None:
+        seconds = round(time.process_time() - self._began, 3)
+        line = [nodeid, seconds, sorted(self._hits), self._passed]
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+
+
+class Touched:
+    """The map as it is known so far."""
+
+    def __init__(self, path: Path = MAP):
+        stored = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        self._path = path
+        # By test: its seconds, and the blocks it passes through, by file and first line.
+        self.tests: dict[str, tuple[float, list[str]]] = stored.get("tests", {})
+        # By file of the package: tests that have failed for a mutant in it.
+        self.killers: dict[str, list[str]] = stored.get("killers", {})
+
+    def add(self, lines: Iterable[str], known: Sequence[Block]) -> None:
+        """What a run has recorded."""
+        for line in lines:
+            name, seconds, hits, passed = json.loads(line)
+            if passed:
+                at = [f"{known[hit].file}:{known[hit].first}" for hit in hits]
+                before = self.tests.get(name, (seconds, []))
+                self.tests[name] = min(seconds, before[0]), sorted({*at, *before[1]})
+
+    def killed(self, file: str, test: str) -> None:
+        """A test has failed for a mutant in a file."""
+        self.killers[file] = [test, *(t for t in self.killers.get(file, []) if t != test)]
+
+    def save(self) -> None:
+        """All of it, beside this file."""
+        self._path.write_text(json.dumps({"tests": self.tests, "killers": self.killers}) + "\n")
+
+    def rank(self, test: str, file: str, block: Block | None) -> tuple[int, float] | None:
+        """When a test has its turn for a mutant in a block of a file; None if it passes by.
+
+        Without a block (code outside of functions) it is any test that passes through the file. A test
+        that passes by a function may use it nevertheless if another one had it traced: it comes last.
+        """
+        seconds, hits = self.tests.get(test, (UNSEEN, None))
+        if test in self.killers.get(file, [])[:KILLERS] and seconds < QUICK:
+            return 0, self.killers[file].index(test)
+        if hits is None:
+            return 2, seconds
+        inside = f"{file}:" if block is None else f"{file}:{block.first}"
+        if any(hit == inside or (block is None and hit.startswith(inside)) for hit in hits):
+            return 1, seconds
+        return (3, seconds) if file.startswith(TRACED) else None
+
+
+class Turns:
+    """A plugin of pytest: orders tests by their ranks, and leaves out what is over the time."""
+
+    def __init__(self, touched: Touched, file: str, block: Block | None, seconds: float):
+        self._touched, self._place, self._seconds = touched, (file, block), seconds
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        ranked = [(self._touched.rank(item.nodeid, *self._place), item) for item in items]
+        order = sorted(((rank, n) for n, (rank, _) in enumerate(ranked) if rank is not None))
+        total, chosen = 0.0, []
+        for _, number in order:
+            total += self._touched.tests.get(items[number].nodeid, (UNSEEN,))[0]
+            if total > self._seconds and chosen:
+                break
+            chosen.append(items[number])
+        items[:] = chosen
+
+
+def innermost(known: Iterable[Block], file: str, line: int) -> Block | None:
+    """The smallest block that has a line."""
+    inside = [b for b in known if b.file == file and b.first <= line <= b.last]
+    return min(inside, key=lambda block: block.last - block.first, default=None)

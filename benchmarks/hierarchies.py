@@ -32,6 +32,7 @@ from hierarchy_cases import (
     store,
 )
 from hierarchy_peers import GUIDES, LARGE_GUIDES, guide_of, rows_of
+from installed import compile_bytecode
 from pages import DOCS, publish
 from timing import RESULTS, save
 
@@ -69,6 +70,7 @@ def main() -> None:
 def measure(cells: list[tuple[str, ...]]) -> None:
     """Each in a process with empty caches; rows replace those of the same cells."""
     failed = 0
+    compile_bytecode()
     for cell in cells:
         with tempfile.TemporaryDirectory() as home:
             command = [sys.executable, __file__, "--case", *cell]

@@ -22,6 +22,7 @@ from brought.judged import judge
 from brought.reference import STORE
 from brought.table import page
 from brought.tools import TOOLS, refuses
+from installed import compile_bytecode
 from pages import TRUST, publish
 from zoo.judging import DO_NOT_TRUST, classify
 from zoo.reference import read, write
@@ -115,6 +116,7 @@ def put(name: str, row: dict[str, Any]) -> None:
 def run(given: argparse.Namespace) -> int:
     """Fit every model with every tool, seed and precision that is not stored, and store its row."""
     faults = 0
+    compile_bytecode()
     for seed in given.seeds:
         for precision in given.precisions:
             rows = store(precision, given.label)

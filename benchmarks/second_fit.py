@@ -16,6 +16,7 @@ import tempfile
 import time
 from typing import Any
 
+from installed import compile_bytecode
 from timing import save
 
 TASK, FAMILIES = "breast-cancer", ("mean-field", "full-rank")
@@ -98,6 +99,7 @@ def main() -> None:
         return print(json.dumps(fit_here(given.here)))
     if given.warm:
         return print(json.dumps(warm_here(given.warm, given.repeats)))
+    compile_bytecode()
     rows = []
     for family in FAMILIES:
         with tempfile.TemporaryDirectory() as folder:

@@ -47,6 +47,17 @@ def test_import_does_not_load_jax():
     assert done.returncode == 0, done.stderr
 
 
+def test_newton_steps_wait_for_no_stochastic_gradients():
+    """optax, rich and sparse matrices are a good part of the imports, and such a fit needs none."""
+    done = run_python(
+        "import sys, quietgrad as qg, jax.random as jr; "
+        "qg.fit(qg.Target(lambda z: -0.5 * z @ z, dim=2), 'full-rank', key=jr.key(0), progress=False); "
+        "late = ('optax', 'rich', 'scipy.sparse', 'quietgrad.estimators.registry'); "
+        "assert not (early := [name for name in late if name in sys.modules]), early"
+    )
+    assert done.returncode == 0, done.stderr
+
+
 def test_importing_every_name_does_not_start_a_back_end():
     """Until one has started, users may choose devices and their number."""
     done = run_python(

@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_info
 import quietgrad as qg
 from quietgrad._numerics.lapack import one_blas_thread
 from quietgrad._numerics.lbfgs import CurvatureMemory, LbfgsState, iterate, minimise
-from quietgrad.estimators.samplers.sobol import MOST_DIMENSIONS, sobol_digits
+from quietgrad._numerics.sobol import MOST_DIMENSIONS, sobol_digits
 from quietgrad.evaluation import points as host_points
 from quietgrad.evaluation.points import AT_ONCE, Points, equal_magnitude_pairs, sobol_pairs
 from quietgrad.families.factor_analysis import best_factors

@@ -45,7 +45,7 @@ def test_noise_brings_the_best_of_the_field_and_the_run_goes_on_with_it(narrow):
     switch = choosing.Switching(
         averaged=0.0,
         first=lambda q: qg.Pathwise(draws=1),
-        candidates=lambda q: {choosing.name_of(quiet): quiet},
+        candidates=lambda q: {quiet.title: quiet},
     )
     result = run(narrow, switch)
     assert "choose" in [d.kind for d in result.decisions]

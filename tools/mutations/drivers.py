@@ -241,8 +241,8 @@ METHODS = [
     Mutant(
         "the worst estimator is chosen",
         "choose",
-        "best, now = min(field, key=lambda name: variance[name] * cost[name]), name_of(current)",
-        "best, now = max(field, key=lambda name: variance[name] * cost[name]), name_of(current)",
+        "best, now = min(field, key=lambda name: variance[name] * cost[name]), current.title",
+        "best, now = max(field, key=lambda name: variance[name] * cost[name]), current.title",
         "estimator='auto' takes the noisiest",
         f"{SWITCHING} -k 'noise_brings'",
     ),

@@ -247,8 +247,8 @@ MUTANTS = [
     Mutant(
         "the baseline has ten draws",
         "variance_ratio",
-        "baseline = Pathwise(draws=estimator.draws_for(q))",
-        "baseline = Pathwise(draws=10)",
+        "baseline = estimators.Pathwise(draws=estimator.draws_for(q))",
+        "baseline = estimators.Pathwise(draws=10)",
         "variance ratios are taken against another number of draws",
         f"{NOISE} -k 'default_baseline'",
     ),

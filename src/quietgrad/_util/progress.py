@@ -5,11 +5,10 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from rich.console import Console
-from rich.live import Live
-from rich.spinner import Spinner
+if TYPE_CHECKING:
+    from rich.spinner import Spinner
 
 # Plain lines come at most this often, in seconds, and at first after half of the time so far.
 MOST_OFTEN, AT_LEAST_EVERY = 1.0, 60.0
@@ -82,6 +81,9 @@ def progress_line(*, show: bool | None) -> Iterator[Show]:
     if not (sys.stderr.isatty() if show is None else show):
         yield lambda sight: None
         return
+    from rich.console import Console
+    from rich.live import Live
+
     console = Console(stderr=True)
     if console.is_terminal:
         line = LiveLine()
@@ -99,6 +101,8 @@ class LiveLine:
     """The last evaluation, with a clock that goes on in between."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic):
+        from rich.spinner import Spinner
+
         self._now, self._shown, self._sight = now, now(), None
         self._spinner = Spinner("dots")
 
@@ -111,7 +115,7 @@ class LiveLine:
         since = self._now() - self._shown
         return f"compiling · {since:.1f} s" if self._sight is None else self._sight.words(since)
 
-    def renderable(self) -> Spinner:
+    def renderable(self) -> "Spinner":
         """The line for rich, which asks for it several times a second."""
         # A plain string would be read as markup: a family or estimator may have brackets in its name.
         self._spinner.text = self.text().replace("[", r"\[")

@@ -1,13 +1,14 @@
 """The contract of an estimator: configuration in the module, evolving state handed back."""
 
 import abc
+import inspect
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 from jaxtyping import Array, Float, Key, PyTree
 
-from .._util.checks import instance
+from .._util.checks import described, instance, lookup, unknown
 from ..families import AbstractFamily
 from ..targets import Target
 
@@ -31,6 +32,11 @@ class Estimate(eqx.Module):
 
 class AbstractEstimator(eqx.Module):
     """Turns a key into an estimate of the ELBO and of its gradient."""
+
+    @property
+    def title(self) -> str:
+        """What people read of it."""
+        return type(self).__name__
 
     @property
     @abc.abstractmethod
@@ -74,3 +80,28 @@ class AbstractEstimator(eqx.Module):
         self, target: Target, q: AbstractFamily, state: PyTree, *, key: Key[Array, ""]
     ) -> tuple[Estimate, PyTree]:
         """An estimate, and the state for the next step."""
+
+
+def resolve(given: AbstractEstimator | str) -> AbstractEstimator:
+    """A registered name becomes its estimator with default settings; estimators pass through."""
+    made = estimator(given) if isinstance(given, str) else given
+    if isinstance(made, AbstractEstimator):
+        return made
+    from .registry import REGISTRY
+
+    raise TypeError(
+        f"estimator must be one of the names {', '.join(sorted(REGISTRY))} or an instance of "
+        f"AbstractEstimator; got {described(given)}"
+    )
+
+
+def estimator(name: str, **settings: Any) -> AbstractEstimator:
+    """Make a registered estimator, e.g. `estimator("nocv", draws=50)`."""
+    from .registry import REGISTRY
+
+    make = lookup(REGISTRY, name, "estimator")
+    accepted = inspect.signature(make).parameters
+    for setting in settings:
+        if setting not in accepted:
+            raise ValueError(unknown(f"setting of estimator {name!r}:", setting, accepted))
+    return make(**settings)

@@ -72,6 +72,14 @@ class Pathwise(AbstractEstimator):
         self.draws = whole(draws, "draws", least=1)
 
     @property
+    def title(self) -> str:
+        """Its parts and its draws."""
+        parts: list[Any] = [self.sampler, self.entropy]
+        parts += [] if isinstance(self.weights, weightings.Uniform) else [self.weights]
+        parts += [] if self.surrogate is None else [self.surrogate]
+        return f"{' + '.join(type(part).__name__ for part in parts)} with {self.draws} draws"
+
+    @property
     def biased(self) -> bool:
         """Whether a part is biased."""
         weighted = self.weights.biased(independent=self.sampler.independent)

@@ -13,8 +13,9 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, Key, PyTree
 
+from .. import estimators
 from .._util.checks import whole
-from ..estimators import AbstractEstimator, Pathwise, resolve
+from ..estimators import AbstractEstimator, resolve
 from ..families import AbstractFamily
 from ..targets import Target
 
@@ -97,7 +98,7 @@ def variance_ratio(
     """
     estimator = resolve(estimator)
     if baseline is None:
-        baseline = Pathwise(draws=estimator.draws_for(q))
+        baseline = estimators.Pathwise(draws=estimator.draws_for(q))
     pair = [(estimator, state), (resolve(baseline), None)]
     both, each = _sample(target, q, pair, repeats, batch_size, key)
     ours, plain = (_variance(moments, each) for moments in both)
@@ -123,7 +124,7 @@ def gradient_error(
 
     The default reference is NoCV with 100 draws, `reference_repeats` times.
     """
-    reference = Pathwise(draws=100) if reference is None else resolve(reference)
+    reference = estimators.Pathwise(draws=100) if reference is None else resolve(reference)
     if reference.biased:
         raise ValueError("the reference estimator must be unbiased")
     key_ours, key_truth = jr.split(key)

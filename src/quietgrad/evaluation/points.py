@@ -16,8 +16,8 @@ import numpy as np
 from jaxtyping import Array, Float, Int, UInt32
 
 from .._numerics.lapack import over_points
+from .._numerics.sobol import MOST_DIMENSIONS, reverse_digits, scramble, sobol_digits
 from .._util.device import SOONER
-from ..estimators.samplers.sobol import MOST_DIMENSIONS, reverse_digits, scramble, sobol_digits
 from ..families.bases import AbstractBase
 from ..scale.sharding import put_together, shared_out, shares
 from ..targets import Target

@@ -7,12 +7,12 @@ left to a short run of stochastic steps.
 
 import equinox as eqx
 import numpy as np
-import optax
 from jaxtyping import Float
 
+from .. import estimators
 from .._util.checks import part, whole
+from .._util.later import optax
 from .._util.random import key_of
-from ..estimators import Quiet
 from ..estimators.samplers import REGISTRY as SAMPLERS
 from ..estimators.samplers import AbstractSampler, Antithetic, Rqmc
 from ..evaluation.elbo_terms import paired_difference
@@ -78,7 +78,8 @@ class Saa(AbstractMethod):
             return "the method 'saa' fixes its draws and uses all rows; leave batch_size out"
         if target.hyperparameter_count:
             return "the method 'saa' does not fit hyperparameters; use 'auto' or 'sgd'"
-        return Quiet().refuses(target, q) or self.sampler.refuses(self.draws, q.base, q.base_dim)
+        reason = estimators.Quiet().refuses(target, q)
+        return reason or self.sampler.refuses(self.draws, q.base, q.base_dim)
 
     def run(self, problem: Problem, session: Recorder) -> Ending:
         """Maximise at growing numbers of draws, start the family there, Newton steps, polish."""
@@ -144,7 +145,9 @@ class Saa(AbstractMethod):
     def _polish(self, session: Recorder, start: Candidate, steps: int) -> bool:
         """Stochastic steps with a decaying rate; True if they did not clearly gain much."""
         rate = optax.cosine_decay_schedule(self.polish_rate, steps)
-        polish = Sgd(Quiet(), optax.adam(rate), steps, max(1, steps // self.checks), by_clock=False)
+        polish = Sgd(
+            estimators.Quiet(), optax.adam(rate), steps, max(1, steps // self.checks), by_clock=False
+        )
         before = session.best
         polish.steps_from(session, start)
         change = paired_difference(session.best.terms, before.terms)

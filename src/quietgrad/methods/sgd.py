@@ -3,9 +3,9 @@
 from typing import Any
 
 import equinox as eqx
-import optax
 
 from .._util.checks import described, whole
+from .._util.later import optax
 from ..diagnostics.propriety import nowhere_finite
 from ..estimators import AbstractEstimator, resolve
 from ..evaluation.elbo_terms import paired_difference
@@ -34,7 +34,7 @@ NOISY = (
 )
 
 
-def _optimizer(given: Any) -> optax.GradientTransformation | None:
+def _optimizer(given: Any) -> "optax.GradientTransformation | None":
     if given is not None and not isinstance(given, optax.GradientTransformation):
         made = described(given)
         raise TypeError(f"optimizer must be made by optax, e.g. optax.adam(1e-2); got {made}")
@@ -65,7 +65,7 @@ class Sgd(AbstractMethod):
     estimator: AbstractEstimator | str = eqx.field(
         converter=lambda given: given if given == "auto" else resolve(given), default="quiet"
     )
-    optimizer: optax.GradientTransformation | None = eqx.field(converter=_optimizer, default=None)
+    optimizer: "optax.GradientTransformation | None" = eqx.field(converter=_optimizer, default=None)
     steps: int = eqx.field(converter=lambda n: whole(n, "steps", least=1), default=10_000)
     evaluate_every: int | None = None
     stop: Plateau | Reached | None = None

@@ -89,10 +89,11 @@ def _found(races: Sequence[Sequence[Row]]) -> str:
     factors, short, steps = [], 0, 0.0
     for race in races:
         mine = _fastest([row for row in race if row.label == leader])
-        theirs = _fastest([row for row in race if row.label in BASELINES])
-        if mine is not None and theirs is None:
+        plain = [row for row in race if row.label in BASELINES]
+        theirs = _fastest(plain)
+        if mine is not None and plain and theirs is None:
             short += 1
-            steps = max(steps, *(row.steps for row in race if row.label in BASELINES))
+            steps = max([steps, *(row.steps for row in plain)])
         elif mine is not None and theirs is not None and mine.timed == theirs.timed:
             factors.append((_clock(theirs) or 0.0) / max(_clock(mine) or 0.0, 1e-9))
     if factors:

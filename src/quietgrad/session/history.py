@@ -12,7 +12,7 @@ import equinox as eqx
 import numpy as np
 
 from .._util.progress import Sight, time_left
-from ..estimators import AbstractEstimator, name_of
+from ..estimators import AbstractEstimator
 from .clock import OPTIMISE, Clock
 from .problem import Candidate
 
@@ -174,7 +174,7 @@ class Progress:
             elbo=row["elbo"],
             error=row["elbo_error"],
             elapsed=row["wall"],
-            estimator=None if estimator is None else name_of(estimator),
+            estimator=None if estimator is None else estimator.title,
             signal=signal,
             left=time_left(left, pace, planned),
         )

@@ -14,9 +14,9 @@ from typing import Any
 import equinox as eqx
 import jax
 import numpy as np
-import optax
 from jaxtyping import Array, Key
 
+from .._util.later import optax
 from .._util.random import key_words
 from .._version import __version__
 from ..families import AbstractFamily
@@ -100,7 +100,7 @@ def _parts(name: str, value: Any, q: AbstractFamily) -> Iterator[tuple[str, str]
                     yield from _parts(f"{name}.{field.name}", getattr(value, field.name), q)
 
 
-def _optimizer(optimizer: optax.GradientTransformation, q: AbstractFamily) -> str:
+def _optimizer(optimizer: "optax.GradientTransformation", q: AbstractFamily) -> str:
     """An optimiser by its programs: what it starts with, and how it updates."""
     params = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), _trained(q))
     state = jax.eval_shape(optimizer.init, params)

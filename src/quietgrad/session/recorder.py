@@ -15,7 +15,7 @@ from .._util.progress import Show, progress_line
 from .._util.random import Streams, key_of
 from ..diagnostics.propriety import DEFAULT as PROPRIETY
 from ..diagnostics.propriety import log_density_probe
-from ..estimators import AbstractEstimator, name_of
+from ..estimators import AbstractEstimator
 from ..evaluation.elbo_terms import Difference, ElboEvaluator, ElboTerms, paired_difference
 from ..evaluation.points import RESOLVED, Points, resolved
 from ..families import AbstractFamily
@@ -226,7 +226,7 @@ class Recorder:
     def note(self, kind: str, *, estimator: AbstractEstimator | None = None, **numbers: Any) -> None:
         """Write a decision into the journal."""
         estimator = self.estimator if estimator is None else estimator
-        name = "" if estimator is None else name_of(estimator)
+        name = "" if estimator is None else estimator.title
         self.decisions.append(Decision(self.steps, kind, name, numbers))
 
     # Limits

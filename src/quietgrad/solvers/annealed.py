@@ -29,8 +29,12 @@ from .steps import Carry, Job, Keys, Optimizer
 from .windows import Rates, fresh_optimizer, in_form_of, no_sums, run_window
 
 LOST = "lost"
-# One for all rounds, so that it need not be read.
-OPTIMIZER = Optimizer(guarded_adam(0.0), "guarded adam")
+
+
+@functools.cache
+def optimizer() -> Optimizer:
+    """One for all rounds, so that it need not be read."""
+    return Optimizer(guarded_adam(0.0), "guarded adam")
 
 
 class AnnealedState(NamedTuple):
@@ -139,7 +143,7 @@ class Annealed(AbstractSolver):
         if state.pace > 0 and math.isfinite(session.left()):
             length = max(1, min(length, int(session.left() / state.pace)))
         keys = Keys(session.seed("anneal draws"), session.seed("anneal rows"))
-        job = Job(problem.target, static, state.estimator, OPTIMIZER, problem.batch_size, keys)
+        job = Job(problem.target, static, state.estimator, optimizer(), problem.batch_size, keys)
         carry = average = state.carry
         rates = (state.rate, self.end * state.rate)
         rates = Rates(*(on_device(rate, carry.optimizer.rate.dtype) for rate in rates))

@@ -21,9 +21,9 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, Int, Key, PyTree
 
+from .. import estimators
 from .._util.random import key_of
-from ..estimators import AbstractEstimator, Pathwise, name_of
-from ..estimators.presets import quiet_stein
+from ..estimators import AbstractEstimator
 from ..families import AbstractFamily
 from ..session import Recorder
 from ..targets import Target
@@ -49,31 +49,31 @@ class Choice(NamedTuple):
     seconds: float
 
 
-def cheapest(q: AbstractFamily) -> Pathwise:
+def cheapest(q: AbstractFamily) -> "estimators.Pathwise":
     """The estimator to begin with: as few quiet draws as lead anywhere, which the family knows."""
     advice = q.advice
     draws, entropy = advice.search_draws, advice.search_entropy
-    first = Pathwise(sampler=advice.search_sampler, entropy=entropy, draws=draws)
+    first = estimators.Pathwise(sampler=advice.search_sampler, entropy=entropy, draws=draws)
     if first.sampler.refuses(draws, q.base, q.base_dim) is None:
         return first
-    return Pathwise(sampler="antithetic", entropy=entropy, draws=draws)
+    return estimators.Pathwise(sampler="antithetic", entropy=entropy, draws=draws)
 
 
-def candidates(q: AbstractFamily) -> dict[str, Pathwise]:
+def candidates(q: AbstractFamily) -> "dict[str, estimators.Pathwise]":
     """What auto chooses from, by name."""
-    base = cheapest(q)
+    base, make = cheapest(q), estimators.Pathwise
     few, many = base.draws, 4 * base.draws
     field = [
         base,
-        Pathwise(sampler=base.sampler, entropy="stl", draws=few),
-        Pathwise(sampler=base.sampler, entropy="sampled", draws=few),
-        Pathwise(sampler=base.sampler, entropy=base.entropy, draws=many),
-        Pathwise(sampler="rqmc", entropy="stl", draws=few),
-        Pathwise(sampler="rqmc", entropy="stl", draws=many),
-        quiet_stein(draws=many),
+        make(sampler=base.sampler, entropy="stl", draws=few),
+        make(sampler=base.sampler, entropy="sampled", draws=few),
+        make(sampler=base.sampler, entropy=base.entropy, draws=many),
+        make(sampler="rqmc", entropy="stl", draws=few),
+        make(sampler="rqmc", entropy="stl", draws=many),
+        estimators.estimator("quiet-stein", draws=many),
     ]
     allowed = (e for e in field if e.sampler.refuses(e.draws, q.base, q.base_dim) is None)
-    return {name_of(estimator): estimator for estimator in allowed}
+    return {estimator.title: estimator for estimator in allowed}
 
 
 def burden(q: AbstractFamily, current: AbstractEstimator) -> float:
@@ -94,9 +94,9 @@ def choose(
     key: Key[Array, ""],
 ) -> Choice:
     """The least variance x cost at q `among` some, if it is clearly less than that of `current`."""
-    field = {name_of(current): current, **among(q)}
+    field = {current.title: current, **among(q)}
     variance, cost, seconds = measure(target, q, field, square, batch_size, by_clock=by_clock, key=key)
-    best, now = min(field, key=lambda name: variance[name] * cost[name]), name_of(current)
+    best, now = min(field, key=lambda name: variance[name] * cost[name]), current.title
     dearer = cost[best] / cost[now]
     ratio = variance[best] / variance[now] * dearer
     if not ratio < WORTH:

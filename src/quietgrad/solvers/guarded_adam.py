@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from jaxtyping import Array, Float, Int, PyTree
 
 from .._util.device import on_device
+from .._util.later import optax
 
 DECAY_MEAN, DECAY_SQUARE, EPSILON = 0.9, 0.999, 1e-8
 # After the first steps, a gradient this many times its usual size (root mean square) is scaled down.
@@ -32,7 +32,7 @@ class GuardedState(NamedTuple):
     rate: Float[Array, ""]
 
 
-def guarded_adam(rate: float) -> optax.GradientTransformation:
+def guarded_adam(rate: float) -> "optax.GradientTransformation":
     """Adam; non-finite gradients are skipped, outliers scaled down."""
 
     def init(params: PyTree) -> GuardedState:

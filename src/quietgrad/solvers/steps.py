@@ -8,10 +8,10 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-import optax
 from jaxtyping import Array, Int, Key, PyTree, UInt32
 
 from .._util.device import on_device
+from .._util.later import optax
 from .._util.random import key_of
 from .._util.tracing import trace
 from ..estimators import AbstractEstimator
@@ -30,7 +30,7 @@ class Optimizer:
     its steps again. A schedule that reads a number which has changed since is another optimiser.
     """
 
-    def __init__(self, value: optax.GradientTransformation, key: Any):
+    def __init__(self, value: "optax.GradientTransformation", key: Any):
         self.value, self._key = value, key
 
     def __hash__(self) -> int:
@@ -40,7 +40,9 @@ class Optimizer:
         return isinstance(other, Optimizer) and self._key == other._key
 
 
-def read_optimizer(optimizer: optax.GradientTransformation, params: PyTree, state: PyTree) -> Optimizer:
+def read_optimizer(
+    optimizer: "optax.GradientTransformation", params: PyTree, state: PyTree
+) -> Optimizer:
     """The optimiser as it is now, for parameters and a state like these."""
     params, state = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), (params, state))
     found = trace(lambda *args: optimizer.update(*args), params, state, params)

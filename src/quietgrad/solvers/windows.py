@@ -11,11 +11,11 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Int, PyTree
 
 from .._util.device import on_device
+from .._util.later import optax
 from .guarded_adam import GuardedState, guarded_adam
 from .steps import Carry, Job
 

@@ -11,10 +11,10 @@ from typing import Any
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key, UInt32
 
+from ..._numerics.sobol import MOST_DIMENSIONS, reverse_digits, scramble, sobol_digits
 from ..._util.random import bits
 from ...families.bases import AbstractBase
 from .sampler import AbstractSampler
-from .sobol import MOST_DIMENSIONS, reverse_digits, scramble, sobol_digits
 
 
 class Rqmc(AbstractSampler):

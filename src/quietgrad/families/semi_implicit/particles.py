@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 from jax.scipy.linalg import solve_triangular
-from jax.scipy.stats import norm
+from jax.scipy.special import ndtr
 from jaxtyping import Array, Float, Key
 
 from ..._util.checks import whole
@@ -88,7 +88,7 @@ class ParticleMixture(AbstractFamily):
 
     def _whitened(self, e: Float[Array, " base"]) -> Float[Array, " dim"]:
         count = self.particles.shape[0]
-        number = jnp.clip(jnp.floor(count * norm.cdf(e[-1])).astype(jnp.int32), 0, count - 1)
+        number = jnp.clip(jnp.floor(count * ndtr(e[-1])).astype(jnp.int32), 0, count - 1)
         mean, log_std = self.generator(self.particles[number])
         return mean + jnp.exp(log_std) * e[:-1]
 

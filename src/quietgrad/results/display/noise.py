@@ -7,7 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Key, PyTree
 
-from ...estimators import AbstractEstimator, Pathwise, Quiet, name_of
+from ... import estimators
+from ...estimators import AbstractEstimator
 from ...evaluation.gradient_noise import GradientVariance, gradient_variance
 from ...families import AbstractFamily
 from ...targets import Target
@@ -40,15 +41,15 @@ def gradient_noise(
     `Quiet` stands in for a fit without an estimator, or one whose estimator does not go with q.
     """
     if estimator is None or estimator.refuses(target, q) is not None:
-        estimator, state = Quiet(), None
+        estimator, state = estimators.Quiet(), None
     draws = estimator.draws_for(q)
     both = [
         gradient_variance(target, q, one, state=its, repeats=repeats, key=key)
-        for one, its in ((estimator, state), (Pathwise(draws=draws), None))
+        for one, its in ((estimator, state), (estimators.Pathwise(draws=draws), None))
     ]
     ours, plain = (_parts(target, q, found) for found in both)
     rows = [Noise(label, *ours[label], plain[label][0]) for label in ours]
-    return name_of(estimator), sorted(rows, key=lambda row: -row.plain)
+    return estimator.title, sorted(rows, key=lambda row: -row.plain)
 
 
 def _parts(target: Target, q: AbstractFamily, found: GradientVariance) -> dict[str, tuple[float, float]]:

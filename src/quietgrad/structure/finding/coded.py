@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float
-from scipy.sparse import csr_matrix, diags
 
+from ..._util.later import sparse
 from .packing import Indices
 from .products import HessianProducts
 
@@ -50,7 +50,7 @@ class _Read(NamedTuple):
 def dense_graph(hessian: HessianProducts) -> Graph:
     """The graph of the Hessian at its present point, from a product for each coordinate."""
     matrix = np.abs(hessian(np.eye(hessian.dim)))
-    return Graph(_symmetric(csr_matrix(matrix > hessian.resolution)), np.zeros(0, int))
+    return Graph(_symmetric(sparse.csr_matrix(matrix > hessian.resolution)), np.zeros(0, int))
 
 
 def sampled_columns(hessian: HessianProducts) -> tuple[Indices, int] | None:
@@ -84,8 +84,8 @@ def decoded_graph(hessian: HessianProducts, heavy: Indices, most: int) -> Graph 
     answers = hessian(probes)
     size = np.maximum(np.max(np.abs(answers), axis=0), 1e-30)
     # Without entries off the diagonal, two random vectors give the same one.
-    known: Sparse = csr_matrix((dim, dim))
-    pool: Sparse = csr_matrix((dim, dim))
+    known: Sparse = sparse.csr_matrix((dim, dim))
+    pool: Sparse = sparse.csr_matrix((dim, dim))
     diagonal = answers[:, light] / probes[:, light]
     open_rows = light.copy()
     open_rows[light] = np.ptp(diagonal, axis=0) > 10 * hessian.resolution * size[light]
@@ -133,7 +133,7 @@ def _one_hash(
         right = light[column] & (bucket[column] == number)
         made.append((row[right], column[right], value[right] * signs[column[right]]))
     row, column, value = (np.concatenate(parts) for parts in zip(*made, strict=True))
-    return _Read(csr_matrix((value, (row, column)), (dim, dim)), met > BUSY * buckets)
+    return _Read(sparse.csr_matrix((value, (row, column)), (dim, dim)), met > BUSY * buckets)
 
 
 def _whole(x: Float[np.ndarray, " n"]) -> Bool[np.ndarray, " n"]:
@@ -144,14 +144,16 @@ def _whole(x: Float[np.ndarray, " n"]) -> Bool[np.ndarray, " n"]:
 def _corrected(pool: Sparse, known: Sparse, read: Sparse) -> Sparse:
     """What was read before, and in its place what is read now: a difference to what was known."""
     again = read != 0
-    return csr_matrix(pool - pool.multiply(again) + known.multiply(again) + read)
+    return sparse.csr_matrix(pool - pool.multiply(again) + known.multiply(again) + read)
 
 
 def _confirmed(pool: Sparse, busy: Bool[np.ndarray, " dim"]) -> Sparse:
     """Entries that were read on both sides of the diagonal, or of a column whose row cannot be read."""
     both = (pool != 0).multiply((pool != 0).T)
-    columns = diags(busy.astype(float))
-    return csr_matrix(pool.multiply(both) + csr_matrix(pool - pool.multiply(both)) @ columns)
+    columns = sparse.diags(busy.astype(float))
+    return sparse.csr_matrix(
+        pool.multiply(both) + sparse.csr_matrix(pool - pool.multiply(both)) @ columns
+    )
 
 
 def _symmetric(present: Sparse) -> Sparse:
@@ -159,4 +161,4 @@ def _symmetric(present: Sparse) -> Sparse:
     rows, columns = present.nonzero()
     apart = rows != columns
     places = np.concatenate([rows[apart], columns[apart]]), np.concatenate([columns[apart], rows[apart]])
-    return csr_matrix((np.ones(len(places[0])), places), present.shape) > 0
+    return sparse.csr_matrix((np.ones(len(places[0])), places), present.shape) > 0

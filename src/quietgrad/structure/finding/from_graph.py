@@ -8,8 +8,8 @@ other, or a chain if an order of them has a narrow band.
 from collections.abc import Iterator
 
 import numpy as np
-from scipy.sparse.csgraph import connected_components, reverse_cuthill_mckee
 
+from ..._util.later import csgraph
 from ..structure import Kind
 from .coded import Sparse
 from .packing import Candidate, Indices, pack
@@ -47,7 +47,7 @@ def _splits(edges: Sparse, heavy: Indices) -> Iterator[Candidate]:
     for count in range(len(heavy), min(len(order), len(heavy) + MOST_GLOBALS) + 1):
         taken, left = order[:count], np.sort(order[count:])
         between = edges[left][:, left]
-        number, label = connected_components(between, directed=False)
+        number, label = csgraph.connected_components(between, directed=False)
         if number and np.max(np.bincount(label)) <= MOST_BLOCK:
             groups = np.split(left[np.argsort(label, kind="stable")], np.cumsum(np.bincount(label))[:-1])
             packed = pack(groups, taken, SOURCE)
@@ -66,7 +66,7 @@ def _chain(between: Sparse, left: Indices, taken: Indices) -> Candidate | None:
     """The order with the smallest states that meet only their neighbours, if they are small."""
     rows, columns = between.nonzero()
     own = np.arange(len(left))
-    narrow = np.asarray(reverse_cuthill_mckee(between, symmetric_mode=True))
+    narrow = np.asarray(csgraph.reverse_cuthill_mckee(between, symmetric_mode=True))
     for size in range(1, MOST_STATE + 1):
         # As they are; or an array for each coordinate of a state; or any order of a narrow band.
         apart = own.reshape(size, -1).T.ravel() if len(own) % size == 0 else own

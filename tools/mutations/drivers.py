@@ -49,8 +49,8 @@ METHODS = [
     Mutant(
         "late Newton steps remember everything",
         "NewtonState.afresh",
-        "number = min(self.number, remembered)",
-        "number = self.number",
+        "NewtonState(self.q, fitted=self.fitted)",
+        "NewtonState(self.q, fitted=self.fitted, number=self.number)",
         "late steps are too short to average over more draws",
         f"{NEWTON} -k go_on",
     ),
@@ -141,14 +141,6 @@ METHODS = [
         "waited=run.waited + 1,",
         "runs end in the middle of their way",
         f"{DRIVER} -k patience",
-    ),
-    Mutant(
-        "an incumbent is never given way to",
-        "Stop.hopeless",
-        "return behind > self.catch_up * max(change.nats, self.gain)",
-        "return False",
-        "hopeless runs go to their end",
-        f"{DRIVER} -k catch",
     ),
     Mutant(
         "the history shows a run and not what would be returned",

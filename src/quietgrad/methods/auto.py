@@ -8,7 +8,6 @@ is expected to gain less than `gain` nats.
 
 import dataclasses
 import functools
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -266,14 +265,7 @@ class Fit:
             run = self.annealed(start, auto.coarse * self.gain, "mean-field", far=True)
             return run.best, False
         start = self._shrunk(finite_start(session.points, self.first, session))
-        incumbent = self.given if ahead is None else ahead.best
-        alike = self.given is not None or (incumbent is not None and type(incumbent.q) is MeanField)
-        stop = Stop(
-            gain=self.gain,
-            incumbent=incumbent,
-            catch_up=auto.curvature.catch_up if alike else math.inf,
-            trial=3 * auto.search.piece,
-        )
+        stop = Stop(gain=self.gain, incumbent=self.given if ahead is None else ahead.best)
         run = drive(auto.search, start, session, stop, name="fixed draws")
         others = ""
         if ahead is not None:
@@ -342,7 +334,7 @@ class Fit:
             # A short round that gains nothing proves little.
             least=solver.length + 1,
             conclusive=True,
-            sharp=self.problem.batch_size is not None,
+            sharp=True,
             falling=True,
         )
         return drive(solver, start, self.session, stop, name=name)

@@ -58,8 +58,6 @@ class Curvature(eqx.Module):
     still: float = 0.01
     still_steps: int = 4
     rounds: int = 16
-    catch_up: float = 10.0
-    trial: int = 4
 
     def suits(self, points: Points, q: AbstractFamily) -> bool:
         """Whether the family can be fitted to a quadratic, and Hessians can be had and are worth it."""
@@ -103,15 +101,13 @@ class Curvature(eqx.Module):
         incumbent: Candidate | None = None,
         name: str = "newton",
     ) -> Run:
-        """Newton steps from a start, given up where they would not catch up with an incumbent."""
+        """Newton steps from a start; the history shows an `incumbent` as long as that is better."""
         assert isinstance(start.q, FitsQuadratic)
         stop = Stop(
             gain=self.fine * gain,
             iterations=self.steps,
-            least=self.newton.full_steps_of(start.q) + 1,
+            least=self.newton.full_steps + 1,
             incumbent=incumbent,
-            catch_up=self.catch_up,
-            trial=self.trial,
         )
         return drive(self.newton, start, session, stop, name=name)
 
@@ -134,7 +130,7 @@ class Curvature(eqx.Module):
             keep="last",
         )
         for number in range(self.rounds):
-            start, state = run.best._replace(step=session.steps), run.best_state.afresh(0)
+            start, state = run.best._replace(step=session.steps), run.best_state.afresh()
             run = drive(self.refine, start, session, stop, name=f"refine {number}", state=state)
             gained = paired_difference(run.best.terms, start.terms)
             if not gained.clearly_above() or not self._left(session, run).clearly_above(faint):

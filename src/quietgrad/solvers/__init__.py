@@ -3,7 +3,7 @@
 from .annealed import LOST, Annealed
 from .bam import BatchAndMatch
 from .block_newton import BlockNewton
-from .driver import BEHIND, EXHAUSTED, STATIONARY, Run, Stop, drive
+from .driver import EXHAUSTED, STATIONARY, Run, Stop, drive
 from .fixed_draws import FixedDraws
 from .mixture import MixtureNewton, MixtureState
 from .mode import ModeSearch
@@ -12,7 +12,6 @@ from .newton import Newton, NewtonState
 from .solver import AbstractSolver, Feedback, Step
 
 __all__ = [
-    "BEHIND",
     "EXHAUSTED",
     "LOST",
     "STATIONARY",

@@ -18,8 +18,8 @@ from ..session.history import Plateau, Reached
 from .solver import AbstractSolver, Feedback, Step
 
 # How a run of a solver can end, apart from words of its own: no step gains enough any more, the
-# iterations are used up, it would not catch up with the incumbent, or its rule is reached.
-STATIONARY, EXHAUSTED, BEHIND, REACHED = "stationary", "exhausted", "behind", "reached"
+# iterations are used up, or its rule is reached.
+STATIONARY, EXHAUSTED, REACHED = "stationary", "exhausted", "reached"
 
 
 class Stop(eqx.Module):
@@ -28,10 +28,10 @@ class Stop(eqx.Module):
     A step counts as progress if it clearly gains `gain` nats over the best so far; `patience` steps in a
     row without progress end the run as stationary, from iteration `least` on. With `conclusive`, only a
     step that clearly gains less than `gain` counts against it: where the draws cannot tell, the run goes
-    on. `iterations` bound the run. A run that has an `incumbent` to beat is given up after `trial`
-    iterations if its distance is more than `catch_up` times the last step's gain. `keep` is "better",
-    for the candidate with the highest ELBO, or "last", for the last one unless an earlier one is clearly
-    better: where steps average more draws than the evaluator has, or rows differ between its draws.
+    on. `iterations` bound the run. As long as an `incumbent` is better than the run, the history shows
+    that one. `keep` is "better", for the candidate with the highest ELBO, or "last", for the last one
+    unless an earlier one is clearly better: where steps average more draws than the evaluator has, or
+    rows differ between its draws.
     With `sharp`, a change that leaves open whether it is worth `gain` is evaluated at more draws and all
     rows, and after `flat` steps in a row whose change is not clear of zero even so, the run is
     stationary: each was as long as all before it together. They count only where a gain of `seen` times
@@ -51,8 +51,6 @@ class Stop(eqx.Module):
     conclusive: bool = False
     keep: str = "better"
     incumbent: Candidate | None = None
-    catch_up: float = float("inf")
-    trial: int = 0
     sharp: bool = False
     flat: int = 2
     seen: float = 2.0
@@ -91,13 +89,6 @@ class Stop(eqx.Module):
         # Where the draws cannot tell a gain from a loss, the later of two is the better guess.
         unclear = change.error > self.gain and not change.clearly_below()
         return found if change.nats > 0 or unclear else best
-
-    def hopeless(self, best: Candidate, change: Difference, iterations: int) -> bool:
-        """Whether a run would not catch up with its incumbent at its present pace."""
-        if self.incumbent is None or iterations < self.trial:
-            return False
-        behind = paired_difference(self.incumbent.terms, best.terms).nats
-        return behind > self.catch_up * max(change.nats, self.gain)
 
 
 class Run(NamedTuple):
@@ -195,8 +186,6 @@ def _advanced(
             flat=run.flat + 1 if none else 0,
             ahead=stop.next_gain(change, before),
         )
-        if run.end is None and stop.hopeless(best, change, step.iterations):
-            run = run._replace(end=BEHIND)
     still = stop.sharp and run.flat >= stop.flat
     if run.end is None and (run.waited >= stop.patience or still) and step.iterations >= stop.least:
         run = run._replace(end=STATIONARY)

@@ -42,21 +42,19 @@ class NewtonState(NamedTuple):
     length: float = 1.0
     taken: int = 0
 
-    def afresh(self, remembered: int) -> "NewtonState":
-        """The start of steps that give at most `remembered` earlier ones a weight in the average."""
-        precision = self.precision if remembered else None
-        number = min(self.number, remembered)
-        return NewtonState(self.q, precision, fitted=self.fitted, number=number)
+    def afresh(self) -> "NewtonState":
+        """The start of a new average."""
+        return NewtonState(self.q, fitted=self.fitted)
 
 
 class Newton(AbstractSolver):
     """One averaged Newton step at a time, from `gradient_pairs` gradients and some Hessians.
 
     Hessians are taken at `hessian_products` / dim draws, between `least_draws` and `most_draws`: a
-    Hessian costs about dim gradients. The first `full_steps` have r = 1; families that hold
-    correlations only in part take `full_steps_in_part`, because each such step leaves more behind. A
-    step that loses `loss` nats is taken again at `shorten` times its length. Draws at which anything is
-    not finite are pulled towards the mean by `pull`, up to `pulls` times.
+    Hessian costs about dim gradients. The first `full_steps` have r = 1; so have, up to step
+    `clipped_steps`, those that follow a curvature which was not positive definite: its place is one to
+    leave and not to average. A step that loses `loss` nats is taken again at `shorten` times its length.
+    Draws at which anything is not finite are pulled towards the mean by `pull`, up to `pulls` times.
     """
 
     title: ClassVar[str] = "Newton steps"
@@ -66,7 +64,6 @@ class Newton(AbstractSolver):
     least_draws: int = 8
     most_draws: int = 32
     full_steps: int = 2
-    full_steps_in_part: int = 8
     clipped_steps: int = 6
     loss: float = 5.0
     shorten: float = 0.3
@@ -78,10 +75,6 @@ class Newton(AbstractSolver):
         """No curvature is known yet."""
         del session
         return NewtonState(start.q)
-
-    def full_steps_of(self, q: FitsQuadratic) -> int:
-        """Steps before averaging begins; no run of this family is stationary sooner."""
-        return self.full_steps_in_part if q.correlated and not q.any_covariance else self.full_steps
 
     def step(self, session: Recorder, state: NewtonState, feedback: Feedback | None) -> Step:
         """One step, or the last one again but shorter."""
@@ -99,7 +92,7 @@ class Newton(AbstractSolver):
         if not finite or not np.any(np.diagonal(hessian)):
             return Step((), state, state.taken, end="no curvature")
         number = max(1, state.number + (not state.clipped or taken > self.clipped_steps))
-        rho = length * (1.0 if number <= self.full_steps_of(q) else 2.0 / number)
+        rho = length * (1.0 if number <= self.full_steps else 2.0 / number)
         mixed = -hessian
         if precision is not None:
             mixed = (1 - rho) * (basis.T @ precision @ basis) - rho * hessian

@@ -8,10 +8,7 @@ The sinh-arcsinh transform (Jones & Pewsey 2009) has a skew and tails from light
 of its own to both sides. Some dozens of numbers that a quasi-Newton method can learn at fixed draws.
 """
 
-import functools
-import itertools
-import math
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -22,7 +19,8 @@ from .._util.checks import whole
 from .._util.device import on_device
 from .bases import AbstractBase, Normal
 from .family import AbstractFamily, Invertible, OnHost
-from .full_rank import FullRank, pack_triangle
+from .full_rank import FullRank, host_unpack, pack_triangle
+from .host_triangular import HostTriangular, below
 from .mean_field import MeanField
 
 # Features of a coordinate that the later ones follow.
@@ -97,7 +95,7 @@ class Triangular(AbstractFamily, Invertible, OnHost):
     ) -> tuple[Float[Array, " dim"], Float[Array, ""]]:
         """z and log |dz/de|."""
         v, log_det = self._shaped(e)
-        places, features = _below(self.dim), []
+        places, features = below(self.dim), []
         means, scales = self.mean_slope.reshape(-1), self.scale_slope.reshape(-1)
         us, logs = [], []
         for j in range(self.dim):
@@ -164,44 +162,34 @@ class Triangular(AbstractFamily, Invertible, OnHost):
         self, e: Float[np.ndarray, "draws base"]
     ) -> tuple[Float[np.ndarray, "draws dim"], Float[np.ndarray, " draws"]]:
         """The same as for one draw."""
-        own = self._on_host()
-        inner = np.exp(own.tail) * np.arcsinh(e) + own.skew
-        log_det = np.sum(np.logaddexp(inner, -inner) - 0.5 * np.log1p(e**2), axis=1)
-        log_det += np.sum(own.tail - math.log(2.0))
-        v, u = np.sinh(inner), np.zeros_like(e)
-        for j, (first, last) in enumerate(itertools.pairwise(_below(self.dim))):
-            known = _host_features(u[:, :j])
-            log = own.log_scale[j] + known @ own.scale_slope[first:last].ravel()
-            u[:, j] = own.shift[j] + known @ own.mean_slope[first:last].ravel() + np.exp(log) * v[:, j]
-            log_det += log
-        log_q = np.sum(self.base.host_log_prob(e), axis=1) - log_det
-        z = np.empty_like(u)
-        z[:, own.order] = self.gaussian.host_transport(u)
-        # Seen from u, log q of the Gaussian is that of its base and minus its own log determinant.
-        base = np.sum(self.gaussian.base.host_log_prob(u), axis=1)
-        return z, log_q + self.gaussian.host_log_prob(u) - base
+        found = self.on_host().carried(e)
+        return found.z, np.sum(self.base.host_log_prob(e), axis=1) - found.log_det
 
     def host_inverse(self, z: Float[np.ndarray, "points dim"]) -> Float[np.ndarray, "points base"]:
         """`inverse` of many points."""
-        own = self._on_host()
-        u = self.gaussian.host_inverse(z[:, own.order])
-        v = np.empty_like(u)
-        for j, (first, last) in enumerate(itertools.pairwise(_below(self.dim))):
-            known = _host_features(u[:, :j])
-            log = own.log_scale[j] + known @ own.scale_slope[first:last].ravel()
-            left = u[:, j] - own.shift[j] - known @ own.mean_slope[first:last].ravel()
-            v[:, j] = left * np.exp(-log)
-        return np.sinh((np.arcsinh(v) - own.skew) * np.exp(-own.tail))
+        return self.on_host().inverse(z)
 
-    def _on_host(self) -> "_Host":
-        return _Host(
-            np.asarray(self.shift, float),
-            np.asarray(self.log_scale, float),
-            np.asarray(self.skew, float),
-            np.asarray(self.tail, float),
-            np.asarray(self.mean_slope, float),
-            np.asarray(self.scale_slope, float),
-            np.asarray(self.order),
+    def on_host(self) -> HostTriangular:
+        """The same map in double precision."""
+        parts = (self.shift, self.log_scale, self.skew, self.tail, self.mean_slope, self.scale_slope)
+        mean, root = self.gaussian.loc, host_unpack(self.gaussian.packed, self.dim)
+        numbers = (np.asarray(part, float) for part in parts)
+        return HostTriangular(*numbers, np.asarray(mean, float), root, np.asarray(self.order))
+
+    def with_host(self, found: HostTriangular) -> "Triangular":
+        """The member with the numbers of a map on the host; the Gaussian stays."""
+        numbers = [on_device(part, np.dtype(self.dtype)) for part in found[:6]]
+        shift, log_scale, skew, tail, mean_slope, scale_slope = numbers
+        return type(self)(
+            shift=shift,
+            log_scale=log_scale,
+            skew=skew,
+            tail=tail,
+            mean_slope=mean_slope,
+            scale_slope=scale_slope,
+            gaussian=self.gaussian,
+            order=self.order,
+            base=self.base,
         )
 
     def _shaped(self, e: Float[Array, " dim"]) -> tuple[Float[Array, " dim"], Float[Array, ""]]:
@@ -214,28 +202,6 @@ class Triangular(AbstractFamily, Invertible, OnHost):
         return jnp.zeros_like(ordered).at[self.order].set(ordered)
 
 
-class _Host(NamedTuple):
-    """The family's numbers in NumPy."""
-
-    shift: Float[np.ndarray, " dim"]
-    log_scale: Float[np.ndarray, " dim"]
-    skew: Float[np.ndarray, " dim"]
-    tail: Float[np.ndarray, " dim"]
-    mean_slope: Float[np.ndarray, "below 2"]
-    scale_slope: Float[np.ndarray, "below 2"]
-    order: Int[np.ndarray, " dim"]
-
-
-def _host_features(u: Float[np.ndarray, "draws some"]) -> Float[np.ndarray, "draws features"]:
-    return np.stack([u, np.sqrt(1 + u**2) - 1], axis=-1).reshape(len(u), -1)
-
-
 def _features(u: Float[Array, "*n"]) -> Float[Array, " _"]:
     """phi of each coordinate, one after the other."""
     return jnp.stack([u, jnp.sqrt(1 + u**2) - 1], axis=-1).reshape(-1)
-
-
-@functools.lru_cache(maxsize=32)
-def _below(dim: int) -> tuple[int, ...]:
-    """Where the rows of each coordinate begin in a table of pairs."""
-    return tuple(j * (j - 1) // 2 for j in range(dim + 1))

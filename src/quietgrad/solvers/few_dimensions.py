@@ -7,16 +7,13 @@ quadratics over them are exact.
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Float, Int
 
 from .._numerics.lbfgs import LbfgsState, iterate
-from .._util.device import on_device
 from ..evaluation.points import sobol_pairs
 from ..families.bases import Normal
 from ..families.triangular import Triangular
@@ -208,56 +205,19 @@ class FlowSteps(eqx.Module):
         self, density: Density, start: Triangular, rng: np.random.Generator
     ) -> tuple[Triangular, float]:
         """The best flow from the start, and by how many nats it is better at the fixed draws."""
-        k = start.dim
+        own, k = start.on_host(), start.dim
         e = standardised_pairs(max(self.pairs, self.pairs_each * k), k, rng)
-        e_there = on_device(e, np.dtype(start.dtype))
-        params, static = eqx.partition(start, eqx.is_inexact_array)
-        leaves, form = jax.tree.flatten(params)
-        shapes, dtype = [leaf.shape for leaf in leaves], np.dtype(start.dtype)
-        ends = np.cumsum([leaf.size for leaf in leaves])[:-1]
-
-        def member(x: Float[np.ndarray, " p"]) -> Triangular:
-            parts = zip(np.split(x, ends), shapes, strict=True)
-            made = [on_device(part.reshape(shape), dtype) for part, shape in parts]
-            return eqx.combine(jax.tree.unflatten(form, made), static)
 
         def loss(x: Float[np.ndarray, " p"]) -> tuple[float, Float[np.ndarray, " p"]]:
-            q = member(x)
-            g, log_det = jax.device_get(_carried(q, e_there))
-            g = np.asarray(g, float)
-            if not np.all(np.isfinite(g)):
+            flow = own.with_numbers(x)
+            with np.errstate(over="ignore", invalid="ignore"):
+                found = flow.carried(e)
+            if not np.all(np.isfinite(found.z)):
                 return math.inf, np.zeros_like(x)
-            values, slopes = density(g)
-            pulled = jax.device_get(_pulled(q, e_there, on_device(slopes, e_there.dtype)))
-            grad = _flat(pulled) / len(e)
-            return -float(np.mean(values + np.asarray(log_det, float))), -grad
+            values, slopes = density(found.z)
+            return -float(np.mean(values + found.log_det)), -flow.pulled(e, found, slopes) / len(e)
 
-        x = _flat(leaves)
-        before = loss(x)[0]
-        state, _ = iterate(loss, LbfgsState.begin(x), self.iterations, memory=self.memory)
-        after = state.at.value
-        return member(state.at.x), before - after
-
-
-def _flat(arrays: Any) -> Float[np.ndarray, " p"]:
-    """All numbers of some arrays, one after the other, on the host."""
-    return np.concatenate([np.asarray(leaf, float).ravel() for leaf in jax.tree.leaves(arrays)])
-
-
-@eqx.filter_jit
-def _carried(
-    q: Triangular, e: Float[Array, "draws k"]
-) -> tuple[Float[Array, "draws k"], Float[Array, " draws"]]:
-    return jax.vmap(q.transport_and_log_det)(e)
-
-
-@eqx.filter_jit
-def _pulled(q: Triangular, e: Float[Array, "draws k"], slopes: Float[Array, "draws k"]) -> Triangular:
-    """The gradient of sum_l slopes_l z_l + log |dz/de|_l by the flow's numbers."""
-
-    @eqx.filter_grad
-    def gradient(q: Triangular) -> Float[Array, ""]:
-        z, log_det = jax.vmap(q.transport_and_log_det)(e)
-        return jnp.sum(slopes * z) + jnp.sum(log_det)
-
-    return gradient(q)
+        before = loss(own.numbers)[0]
+        begun = LbfgsState.begin(own.numbers)
+        state, _ = iterate(loss, begun, self.iterations, memory=self.memory)
+        return start.with_host(own.with_numbers(state.at.x)), before - state.at.value

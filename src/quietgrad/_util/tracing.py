@@ -28,6 +28,7 @@ from jaxtyping import Array, PyTree
 from .captured import LIBRARIES, is_library, read_anew
 from .device import on_device
 from .fingerprint import Identity, fingerprint
+from .simplify import simplified
 
 # Programs that are distinguished; one that is forgotten is compiled again.
 KNOWN = 4096
@@ -75,7 +76,7 @@ def trace(function: Callable[..., Any], *args: PyTree) -> Trace:
     del held
     with jax.ensure_compile_time_eval():  # now, if this is within another trace
         constants = tuple(map(_copied, closed.consts))
-    return Trace(_frozen(closed.jaxpr), constants, out)
+    return Trace(simplified(_frozen(closed.jaxpr)), constants, out)
 
 
 def _copied(constant: Any) -> Any:

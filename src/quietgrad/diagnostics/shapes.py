@@ -16,20 +16,22 @@ from .settings import DEFAULT, Diagnostics
 
 class Shapes(NamedTuple):
     """`funnel`: a coordinate and those whose scale it drives. `banana`: bent one, driver. `straight`:
-    two coordinates and their correlation."""
+    two coordinates and their correlation. `neck`: how closely the scale of many follows one."""
 
     funnel: tuple[int, list[int]] | None = None
     banana: tuple[int, int] | None = None
     straight: tuple[int, int, float] | None = None
+    neck: float = 0.0
 
     def at(self, coordinates: Int[np.ndarray, " some"]) -> "Shapes":
         """The same of shapes found among some of the coordinates, whose numbers these are."""
         place = [int(i) for i in coordinates]
-        funnel, banana, straight = self
+        funnel, banana, straight, neck = self
         return Shapes(
             funnel and (place[funnel[0]], [place[i] for i in funnel[1]]),
             banana and (place[banana[0]], place[banana[1]]),
             straight and (place[straight[0]], place[straight[1]], straight[2]),
+            neck,
         )
 
 
@@ -45,7 +47,8 @@ def shapes_of(
     if funnel is not None and banana is not None:
         # Each looks a little like the other: a square is small where its root is.
         funnel, banana = (None, banana) if banana[2] > funnel[2] else (funnel, None)
-    return Shapes(funnel and funnel[:2], banana and banana[:2], _straight(metric, settings))
+    found = funnel and funnel[:2], banana and banana[:2], _straight(metric, settings)
+    return Shapes(*found, neck(states, settings))
 
 
 def _funnel(

@@ -199,6 +199,10 @@ def _corrects(evidence: Evidence, found: Findings) -> bool:
             "heavy that few draws do not show it"
         )
         return False
+    if equal:
+        # p is q as far as q's own tails reach, and what lies beyond is looked for by climbs. Where tails
+        # are heavy, as in a funnel's mouth, chains of one step size would only add their noise.
+        return True
     a, b = evidence.weighted, evidence.moved
     many = a.shift.size > settings.few
     errors = significance(a.shift.size, settings) if many else settings.agree_errors

@@ -162,6 +162,20 @@ class Points:
         hessian = products @ columns.astype(float).T
         return gradient, 0.5 * (hessian + hessian.T)
 
+    def products(
+        self, z: Float[np.ndarray, " dim"], v: Float[np.ndarray, "vectors dim"]
+    ) -> Float[np.ndarray, "vectors dim"]:
+        """The Hessian at one point times each of the vectors, by the program of `curvature`."""
+        dim, found = z.size, []
+        point = np.zeros((AT_ONCE, dim), self.dtype)
+        point[0] = z
+        for first in range(0, len(v), dim):
+            some, columns = v[first : first + dim], np.zeros((dim, dim), self.dtype)
+            columns[: len(some)] = some
+            made = self._hessian(self._arrays, point, columns, np.int32(1))[1]
+            found.append(np.asarray(made, float)[: len(some)])
+        return np.concatenate(found)
+
     def has_gradient(self, dim: int) -> bool:
         """Whether the target can be differentiated by JAX."""
         return self._traces(self._program, (self._blocks, self.at_once, dim), ())

@@ -45,7 +45,8 @@ class HostTriangular(NamedTuple):
         """The same Gaussian with other numbers."""
         parts, ends = self[:6], np.cumsum([part.size for part in self[:6]])
         split = zip(np.split(x, ends[:-1]), parts, strict=True)
-        return HostTriangular(*(own.reshape(part.shape) for own, part in split), *self[6:])
+        made = (own.reshape(part.shape) for own, part in split)
+        return self._replace(**dict(zip(self._fields, made, strict=False)))
 
     def carried(self, e: Draws) -> Carried:
         """One coordinate after the other."""

@@ -171,10 +171,17 @@ class Triangular(AbstractFamily, Invertible, OnHost):
 
     def on_host(self) -> HostTriangular:
         """The same map in double precision."""
-        parts = (self.shift, self.log_scale, self.skew, self.tail, self.mean_slope, self.scale_slope)
-        mean, root = self.gaussian.loc, host_unpack(self.gaussian.packed, self.dim)
-        numbers = (np.asarray(part, float) for part in parts)
-        return HostTriangular(*numbers, np.asarray(mean, float), root, np.asarray(self.order))
+        return HostTriangular(
+            shift=np.asarray(self.shift, float),
+            log_scale=np.asarray(self.log_scale, float),
+            skew=np.asarray(self.skew, float),
+            tail=np.asarray(self.tail, float),
+            mean_slope=np.asarray(self.mean_slope, float),
+            scale_slope=np.asarray(self.scale_slope, float),
+            mean=np.asarray(self.gaussian.loc, float),
+            root=host_unpack(self.gaussian.packed, self.dim),
+            order=np.asarray(self.order),
+        )
 
     def with_host(self, found: HostTriangular) -> "Triangular":
         """The member with the numbers of a map on the host; the Gaussian stays."""

@@ -193,7 +193,11 @@ class Fit:
     @functools.cached_property
     def structure(self) -> Structure | None:
         """Globals and blocks of locals of the target, found once; None if it has none that would pay."""
-        found = structure_of(self.problem.target, self.problem.q.dim)
+        problem, dim = self.problem, self.problem.q.dim
+        # Newton steps have a program with all of the Hessian; in few dimensions that is no waste.
+        known = self.auto.curved(problem, self.session.points, FullRank.unit(dim, problem.q.dtype))
+        products = self.session.points.products if known else None
+        found = structure_of(problem.target, dim, products=products)
         return None if found is None else found.structure
 
     def own_rung(self) -> AbstractRung | None:

@@ -41,7 +41,9 @@ def up(fit: "Fit", rungs: list[AbstractRung]) -> Ending:
         fit.evidence, trusted = evidence, evidence.trusted
         dear = evidence.correctable or evidence.gap < fit.auto.compile_for * fit.gain
         wanted = [r for r in untried if (r.improves(evidence) if trusted else r.mends(evidence))]
-        able = [r for r in wanted if not (r.compiles and (trusted or dear and not r.needed(evidence)))]
+        needed = {id(r) for r in wanted if not trusted and r.needed(fit, evidence)}
+        able = [r for r in wanted if id(r) in needed or not (r.compiles and (trusted or dear))]
+        able.sort(key=lambda r: id(r) not in needed)
         # A rung may have become too dear in the meantime.
         rung = next((r for r in able if r.refuses(fit) is None and r.out_of_time(fit) is None), None)
         if rung is None:

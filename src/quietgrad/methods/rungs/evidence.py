@@ -93,8 +93,13 @@ class Evidence(NamedTuple):
 
     @property
     def neck(self) -> float:
-        """How closely the scale of many coordinates together follows one among q's draws."""
-        return 0.0 if self.found is None else neck(self.found.draws.z, self.found.settings)
+        """How closely the scale of many coordinates together follows one.
+
+        By states of chains, which show it where q cannot, or by q's draws, which enter it further.
+        """
+        if self.found is None:
+            return 0.0
+        return max(self.found.shapes.neck, neck(self.found.draws.z, self.found.settings))
 
     @property
     def modes(self) -> tuple[np.ndarray, ...]:

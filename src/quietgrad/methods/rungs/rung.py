@@ -51,9 +51,12 @@ class AbstractRung(eqx.Module):
         del evidence
         return False
 
-    def needed(self, evidence: Evidence) -> bool:
-        """Whether its programs are worth it though draws of the present answer could be corrected."""
-        del evidence
+    def needed(self, fit: "Fit", evidence: Evidence) -> bool:
+        """Whether its programs are worth it though draws of the present answer could be corrected.
+
+        It is then tried before all others: what these would gain, it gains too.
+        """
+        del fit, evidence
         return False
 
     @abc.abstractmethod

@@ -47,10 +47,16 @@ class HierarchyRung(AbstractRung):
         """Scales that follow others, skewed globals, and correlations of any answer but a hierarchy."""
         return not isinstance(evidence.q, Hierarchical)
 
-    def needed(self, evidence: Evidence) -> bool:
-        """In a neck. Chains of one step size do not enter it and agree with each other all the same: of
-        eight schools, centred, their draws miss a quarter of the sd of log tau."""
-        return evidence.found is not None and evidence.neck > evidence.found.settings.funnel
+    def needed(self, fit: "Fit", evidence: Evidence) -> bool:
+        """In the neck of a hierarchy. Chains of one step size do not enter it and agree with each other
+        all the same: of eight schools, centred, their draws miss a quarter of the sd of log tau."""
+        if (
+            evidence.found is None
+            or evidence.modes
+            or not evidence.neck > evidence.found.settings.funnel
+        ):
+            return False
+        return self._structure(fit, evidence.q) is not None
 
     def begin(self, fit: "Fit") -> Ending | None:
         """Where a full-rank Gaussian is out of reach, from the family's own start."""

@@ -12,7 +12,7 @@ from . import from_graph, from_names
 from .check import POINTS, fits
 from .coded import DENSE, decoded_graph, dense_graph, sampled_columns
 from .packing import Candidate
-from .products import HessianProducts
+from .products import HessianProducts, Products
 
 # Candidates of each source that are checked, and names of globals in a sentence.
 MOST_CHECKED, NAMED = 4, 4
@@ -28,21 +28,27 @@ class Found(NamedTuple):
 
 
 def structure_of(
-    target: Target, dim: int | None = None, *, seed: int = 0, center: Any = None
+    target: Target,
+    dim: int | None = None,
+    *,
+    seed: int = 0,
+    center: Any = None,
+    products: Products | None = None,
 ) -> Found | None:
     """The globals and blocks of a target, or None if it has none that would pay.
 
     Plates and dims are asked first, then arrays of one length, then the zeros of the Hessian at a random
     point around `center` (zero by default). Whatever is found is checked at other random points. Takes
     some ten products with the Hessian where the model says it, some hundred where it has to be found,
-    and about twenty to find nothing; each costs about four gradients. One program is compiled.
+    and about twenty to find nothing; each costs about four gradients. One program is compiled, unless
+    there are `products` of one that is.
     """
     dim = target.dim if dim is None else dim
     if dim is None:
         raise ValueError("the target does not say how long a point is; give its dim")
     if target.on_disk or target.hyperparameter_count:
         return None
-    hessian = HessianProducts(target, dim, np.random.default_rng([seed, dim]), center)
+    hessian = HessianProducts(target, dim, np.random.default_rng([seed, dim]), center, products)
     scalars = from_names.scalars(target, dim)
     for candidate in itertools.chain(_from_names(target, dim), _from_zeros(hessian)):
         candidate = candidate.without(scalars)

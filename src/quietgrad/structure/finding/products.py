@@ -1,5 +1,6 @@
 """Products with the Hessian of a target at random points, counted: one program for all of them."""
 
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -11,6 +12,10 @@ from jaxtyping import Array, Float
 from ..._util.device import SOONER, on_device
 from ...targets import Target
 
+# Products of the Hessian at a point with vectors, on the host.
+Products = Callable[
+    [Float[np.ndarray, " dim"], Float[np.ndarray, "vectors dim"]], Float[np.ndarray, "vectors dim"]
+]
 # Products that a call of the program takes, and likelihood values of those worked on together.
 AT_ONCE, VALUES = 16, 2**22
 # Spreads of random points about the centre, the widest first: where the Hessian is not a number, closer.
@@ -23,14 +28,23 @@ class HessianProducts:
     """S^-1 H S^-1 v of a target at one random point at a time, as double precision on the host.
 
     S^2 is about the length of the Hessian's rows, so that coordinates of different scales compare.
+    `products` are those of a program that is there already.
     """
 
-    def __init__(self, target: Target, dim: int, rng: np.random.Generator, center: Any = None):
+    def __init__(
+        self,
+        target: Target,
+        dim: int,
+        rng: np.random.Generator,
+        center: Any = None,
+        products: Products | None = None,
+    ):
         self.target, self.dim, self._rng = target, dim, rng
+        self._products = self._by_own_program if products is None else products
         self.dtype = jnp.zeros(()).dtype
         self.center = np.zeros(dim) if center is None else np.asarray(center, float)
         self.count, self.points = 0, 0
-        self._point: Array | None = None
+        self._point: Float[np.ndarray, " dim"] | None = None
         self._scale = np.ones(dim)
 
     @property
@@ -44,8 +58,8 @@ class HessianProducts:
     def move(self) -> bool:
         """To a new random point; False if there is none at which the Hessian is finite."""
         for spread in SPREADS:
-            z = self.center + spread * self._rng.standard_normal(self.dim)
-            self._point, self._scale = on_device(z, self.dtype), np.ones(self.dim)
+            self._point = self.center + spread * self._rng.standard_normal(self.dim)
+            self._scale = np.ones(self.dim)
             vectors = np.stack([self.vector() for _ in range(SIZING)])
             sizes = np.sqrt(np.mean(self(vectors) ** 2, axis=0))
             if np.all(np.isfinite(sizes)):
@@ -66,13 +80,17 @@ class HessianProducts:
         """The products with each vector, at the present point."""
         assert self._point is not None
         self.count += len(v)
-        found = []
+        return self._products(self._point, v / self._scale) / self._scale
+
+    def _by_own_program(
+        self, z: Float[np.ndarray, " dim"], v: Float[np.ndarray, "vectors dim"]
+    ) -> Float[np.ndarray, "vectors dim"]:
+        point, found = on_device(z, self.dtype), []
         for first in range(0, len(v), AT_ONCE):
             block = np.zeros((AT_ONCE, self.dim), self.dtype)
             some = v[first : first + AT_ONCE]
-            block[: len(some)] = some / self._scale
-            made = _products(self.target, self._point, on_device(block))
-            found.append(np.asarray(made, float)[: len(some)] / self._scale)
+            block[: len(some)] = some
+            found.append(np.asarray(_products(self.target, point, on_device(block)), float)[: len(some)])
         return np.concatenate(found)
 
 

@@ -44,15 +44,14 @@ class _Program(NamedTuple):
     Compared and hashed as the tuple it is: by the identity of its functions.
     """
 
-    log_density: Callable[..., Any]
+    # All of the log density but the rows, and these; or all of it, and why there are none.
+    log_prior: Callable[..., Any]
+    rows: RowPrograms | Unseparated
     constrain: Callable[..., Any]
     log_likelihoods: Callable[..., Any]
     values: tuple[str, ...]
     variables: tuple[str, ...]
     observed: tuple[str, ...]
-    # All of the log density but the rows, and these; or why there are none.
-    log_prior: Callable[..., Any]
-    rows: RowPrograms | Unseparated
 
 
 # A model is turned into JAX once. What is added to it later changes the list of its variables.
@@ -66,12 +65,8 @@ class PymcModel(AbstractNamedModel):
     program: _Program = eqx.field(static=True)
     source: Any = eqx.field(static=True)
 
-    def log_density(self, point: Point) -> Float[Array, ""]:
-        """What `model.compile_logp()` computes."""
-        return self.program.log_density(*self._inputs(point))[0]
-
     def log_prior(self, point: Point) -> Float[Array, ""]:
-        """All of the log density but the rows."""
+        """The log density but the rows, or all of it if there are none: `model.compile_logp()`."""
         return self.program.log_prior(*self._inputs(point))[0]
 
     def log_likelihood(self, point: Point, rows: tuple[Array, ...]) -> Float[Array, " rows"]:
@@ -163,20 +158,21 @@ def target_of(model: Any) -> Target:
             "density over the reals; sum them out, for example with pymc_extras.marginalize"
         )
     example = {name: np.asarray(value) for name, value in model.initial_point().items()}
-    data = _data(model)
-    program = _program(model, data, example)
+    density = model.logp()
+    data = _data(model, density)
+    program = _program(model, density, data, example)
     # Copies, as jax may share the memory of arrays that pm.set_data changes.
     made = PymcModel(tuple(on_device(np.array(_held(v))) for v in data), program, model)
     if isinstance(program.rows, Unseparated):
         reason = f"{program.rows.reason}; {ADVICE}"
-        return Target(made.log_density, example=example, model=made, no_rows=reason)
+        return Target(made.log_prior, example=example, model=made, no_rows=reason)
     rows = tuple(on_device(np.array(x)) for x in program.rows.rows())
     return Target(made.log_prior, made.log_likelihood, rows, example=example, model=made)
 
 
-def _program(model: Any, data: list[Any], example: Mapping[str, np.ndarray]) -> _Program:
+def _program(model: Any, density: Any, data: list[Any], example: Mapping[str, np.ndarray]) -> _Program:
     shapes = [(v, _held(v).shape) for v in data]
-    written = [(v, v.get_value().tobytes()) for v in _shared(model) if v not in data]
+    written = [(v, v.get_value().tobytes()) for v in _shared(model, density) if v not in data]
     recipe = [*model.basic_RVs, *model.deterministics, *model.potentials, shapes, written]
     known = _PROGRAMS.get(model)
     if known is not None and known[0] == recipe:
@@ -184,28 +180,25 @@ def _program(model: Any, data: list[Any], example: Mapping[str, np.ndarray]) -> 
     variables = get_default_varnames(model.unobserved_value_vars, include_transformed=False)
     observed, values = model.observed_RVs, model.value_vars
     rows = row_programs(model, data, example, _held, _jaxified)
-    log_density = _jaxified([model.logp()], values, dict(shapes))
-    log_prior = log_density
     if isinstance(rows, RowPrograms):
         rest = [v for v in model.basic_RVs if v not in observed or not v.ndim]
-        log_prior = _jaxified([model.logp(vars=[*rest, *model.potentials])], values, dict(shapes))
+        density = model.logp(vars=[*rest, *model.potentials])
     made = _Program(
-        log_density,
+        _jaxified([density], values, dict(shapes)),
+        rows,
         _jaxified(variables, values, dict(shapes)),
         _jaxified(model.logp(vars=observed, sum=False) if observed else [], values, dict(shapes)),
         tuple(v.name for v in values),
         tuple(v.name for v in variables),
         tuple(v.name for v in observed),
-        log_prior,
-        rows,
     )
     _PROGRAMS[model] = recipe, made
     return made
 
 
-def _shared(model: Any) -> list[Any]:
+def _shared(model: Any, density: Any) -> list[Any]:
     """Everything with a value that `pm.set_data` or `model.set_dim` can change."""
-    outputs = [model.logp(), *model.unobserved_value_vars]
+    outputs = [density, *model.unobserved_value_vars]
     return [v for v in ancestors(outputs) if isinstance(v, SharedVariable)]
 
 
@@ -219,13 +212,13 @@ def _inverse(model: Any) -> Callable[..., Any]:
     # In place of what would be drawn at random.
     places = {variable: variable.type() for variable in model.free_RVs}
     found = clone_replace(found, replace=places, rebuild_strict=False)
-    shapes = {v: _held(v).shape for v in _data(model)}
+    shapes = {v: _held(v).shape for v in _data(model, model.logp())}
     return _jaxified(found, [*places.values()], shapes)
 
 
-def _data(model: Any) -> list[Any]:
+def _data(model: Any, density: Any) -> list[Any]:
     """Arrays that the log density depends on: containers of data, and what was observed."""
-    found: list[Any] = list(ancestors([model.logp()]))
+    found: list[Any] = list(ancestors([density]))
     if any(isinstance(v.type, RandomType) for v in found):
         raise ValueError(
             "the log density draws rows at random, as pm.Minibatch does, so it differs from one "

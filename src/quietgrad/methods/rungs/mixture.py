@@ -146,8 +146,9 @@ class MixtureRung(AbstractRung):
                     parts = together(parts, [Local(mean, below.q.host_root(), 0.0, 0.0)])
             parts = together(parts, missed)
             modes = weighted(session.points, parts, rng) if len(parts) > 1 else None
-        if modes is None or len(modes.loc) < 2:
+        if modes is None or len(modes.loc) < 2 and not missed:
             return None
+        # Of places where the answer has next to no mass, one may be left: the posterior is there.
         return self._run(fit, modes, faint, f"{len(modes.loc)} modes")
 
     def _divided(

@@ -110,7 +110,7 @@ def test_no_flow_is_compiled_where_one_mode_of_many_is_known():
 
 
 def test_a_mode_without_mass_is_left_for_the_mass():
-    """Starts near zero climb to a mode with exp(-17) of the mass, where Newton steps have nothing to gain."""
+    """Starts near zero climb to a mode with exp(-17) of the mass, where Newton steps gain nothing."""
     dim, share = 5, math.exp(-17)
     means = np.stack([np.full(dim, -1.5), np.full(dim, 3.5)])
     result = qg.fit(mixture([share, 1 - share], means, [np.eye(dim)] * 2), "auto", key=jr.key(0))

@@ -9,6 +9,7 @@ import pytest
 
 from quietgrad.families.full_rank import FullRank
 from quietgrad.families.triangular import Triangular
+from quietgrad.solvers.few_dimensions import FlowSteps
 
 
 def a_member(dim: int, seed: int) -> Triangular:
@@ -32,7 +33,7 @@ def test_the_gradient_on_the_host_is_that_of_the_program(dim):
         return jnp.sum(slopes * z) + jnp.sum(log_det)
 
     found = gradient(q)
-    names = ("shift", "log_scale", "skew", "tail", "mean_slope", "scale_slope")
+    names = ("shift", "log_scale", "skew", "tail", "turn", "mean_slope", "scale_slope")
     expected = np.concatenate([np.ravel(getattr(found, name)) for name in names])
     own = q.on_host()
     at = own.carried(e)
@@ -56,3 +57,20 @@ def test_points_are_carried_back():
     e = np.asarray(jr.normal(jr.key(0), (6, 4)), float)
     own = q.on_host()
     np.testing.assert_allclose(own.inverse(own.carried(e).z), e, atol=1e-8)
+
+
+def test_tails_of_their_own_kinds():
+    """log of a half-normal scale: the density falls like exp(x) to the left, faster than any to the right.
+
+    With one kind of tail for both sides KL(q||p) was 0.006 nats, and the sd 0.97 of pi / sqrt(8).
+    """
+
+    def density(x):
+        return np.sum(x - 0.5 * np.exp(2 * x), axis=1), 1 - np.exp(2 * x)
+
+    start = Triangular.of_gaussian(FullRank.of_host(np.array([-0.6]), np.array([[0.8]]), np.float64))
+    flow = FlowSteps(pairs=512).fit(density, start, np.random.default_rng(0))[0]
+    z, log_q = flow.host_transport_and_log_prob(np.random.default_rng(1).normal(size=(100_000, 1)))
+    left = 0.5 * np.log(np.pi / 2) - (density(z)[0] - log_q)
+    assert np.mean(left) < 1e-3 + 5 * np.std(left) / np.sqrt(left.size)
+    assert abs(np.std(z) / (np.pi / np.sqrt(8)) - 1) < 0.02

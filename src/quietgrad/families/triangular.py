@@ -1,11 +1,14 @@
 """A small triangular flow for a few coordinates: skewed, with tails and scales that follow each other.
 
 In the coordinates of a Gaussian, one coordinate after the other (Knothe-Rosenblatt):
-  v_j = sinh(exp(tail_j) asinh e_j + skew_j),    phi(u) = (u, sqrt(1 + u^2) - 1),
+  v_j = sinh(exp(tail_j) (x + lean_j (sqrt(1 + x^2) - 1)) + skew_j),    x = asinh e_j,
+  lean_j = 0.95 tanh turn_j,
   u_j = shift_j + M_j phi(u_<j) + exp(log_scale_j + S_j phi(u_<j)) v_j,
-  z = mu + C u.
-The sinh-arcsinh transform (Jones & Pewsey 2009) has a skew and tails from light to heavy; phi has slopes
-of its own to both sides. Some dozens of numbers that a quasi-Newton method can learn at fixed draws.
+  z = mu + C u,    phi(u) = (u, sqrt(1 + u^2) - 1).
+The sinh-arcsinh transform (Jones & Pewsey 2009) has a skew and tails from light to heavy; `lean` makes
+each tail one of its own kind, as the log of a scale has them: exponential to the left, light to the
+right. phi has slopes of its own to both sides, too. Some dozens of numbers that a quasi-Newton method
+can learn at fixed draws.
 """
 
 from typing import Any, ClassVar
@@ -20,7 +23,7 @@ from .._util.device import on_device
 from .bases import AbstractBase, Normal
 from .family import AbstractFamily, Invertible, OnHost
 from .full_rank import FullRank, host_unpack, pack_triangle
-from .host_triangular import HostTriangular, below
+from .host_triangular import MOST_LEAN, TRAINED, HostTriangular, below
 from .mean_field import MeanField
 
 # Features of a coordinate that the later ones follow.
@@ -30,7 +33,7 @@ FEATURES = 2
 class Triangular(AbstractFamily, Invertible, OnHost):
     """Seen through `gaussian`, which gradients leave alone, its coordinates in `order`.
 
-    4 dim + 2 dim (dim - 1) numbers. It begins as the Gaussian itself. Draws are made one coordinate
+    5 dim + 2 dim (dim - 1) numbers. It begins as the Gaussian itself. Draws are made one coordinate
     after the other, densities at once: for some ten coordinates at most.
     """
 
@@ -38,6 +41,7 @@ class Triangular(AbstractFamily, Invertible, OnHost):
     log_scale: Float[Array, " dim"]
     skew: Float[Array, " dim"]
     tail: Float[Array, " dim"]
+    turn: Float[Array, " dim"]
     mean_slope: Float[Array, "below 2"]
     scale_slope: Float[Array, "below 2"]
     gaussian: FullRank
@@ -66,6 +70,7 @@ class Triangular(AbstractFamily, Invertible, OnHost):
             log_scale=zero,
             skew=zero,
             tail=zero,
+            turn=zero,
             mean_slope=pairs,
             scale_slope=pairs,
             gaussian=gaussian,
@@ -142,7 +147,9 @@ class Triangular(AbstractFamily, Invertible, OnHost):
 
         log = self.log_scale + following(self.scale_slope)
         v = (u - self.shift - following(self.mean_slope)) * jnp.exp(-log)
-        e = jnp.sinh((jnp.arcsinh(v) - self.skew) * jnp.exp(-self.tail))
+        lean = MOST_LEAN * jnp.tanh(self.turn)
+        w = (jnp.arcsinh(v) - self.skew) * jnp.exp(-self.tail) + lean
+        e = jnp.sinh((w - lean * jnp.sqrt(w**2 + 1 - lean**2)) / (1 - lean**2))
         log_det = self._shaped(e)[1] + jnp.sum(log) + jnp.sum(fixed.log_diagonal())
         return e, log_det
 
@@ -176,6 +183,7 @@ class Triangular(AbstractFamily, Invertible, OnHost):
             log_scale=np.asarray(self.log_scale, float),
             skew=np.asarray(self.skew, float),
             tail=np.asarray(self.tail, float),
+            turn=np.asarray(self.turn, float),
             mean_slope=np.asarray(self.mean_slope, float),
             scale_slope=np.asarray(self.scale_slope, float),
             mean=np.asarray(self.gaussian.loc, float),
@@ -185,13 +193,14 @@ class Triangular(AbstractFamily, Invertible, OnHost):
 
     def with_host(self, found: HostTriangular) -> "Triangular":
         """The member with the numbers of a map on the host; the Gaussian stays."""
-        numbers = [on_device(part, np.dtype(self.dtype)) for part in found[:6]]
-        shift, log_scale, skew, tail, mean_slope, scale_slope = numbers
+        numbers = [on_device(part, np.dtype(self.dtype)) for part in found[:TRAINED]]
+        shift, log_scale, skew, tail, turn, mean_slope, scale_slope = numbers
         return type(self)(
             shift=shift,
             log_scale=log_scale,
             skew=skew,
             tail=tail,
+            turn=turn,
             mean_slope=mean_slope,
             scale_slope=scale_slope,
             gaussian=self.gaussian,
@@ -201,8 +210,11 @@ class Triangular(AbstractFamily, Invertible, OnHost):
 
     def _shaped(self, e: Float[Array, " dim"]) -> tuple[Float[Array, " dim"], Float[Array, ""]]:
         """v and log |dv/de|."""
-        inner = jnp.exp(self.tail) * jnp.arcsinh(e) + self.skew
+        x, lean = jnp.arcsinh(e), MOST_LEAN * jnp.tanh(self.turn)
+        root = jnp.sqrt(1 + x**2)
+        inner = jnp.exp(self.tail) * (x + lean * (root - 1)) + self.skew
         slope = jnp.logaddexp(inner, -inner) - jnp.log(2.0) + self.tail - 0.5 * jnp.log1p(e**2)
+        slope = slope + jnp.log1p(lean * x / root)
         return jnp.sinh(inner), jnp.sum(slope)
 
     def _placed(self, ordered: Float[Array, " dim"]) -> Float[Array, " dim"]:

@@ -122,7 +122,7 @@ def flows(results: Results) -> str:
 
 def predictions(results: Results) -> str:
     """Test lppd of QuadCV against NoCV, at a constant and at a falling step."""
-    heads = ["task", "family", "L", "constant step", "falling step"]
+    heads = ["task", "family", "L", "reps", "constant step", "falling step"]
     lines = []
     for place in PLACES:
         for draws in (10, 50):
@@ -130,9 +130,11 @@ def predictions(results: Results) -> str:
             if results.gain(*place, *pairs[0], measure=late_lppd) is None and draws == 10:
                 # The grid has test lppd of one model only.
                 pairs[0] = ((plain(place[1])[0], "quadcv", 10), plain(place[1]))
-            cells = [gained(results, place, *pair, lppd=True) for pair in pairs]
-            if any(cell != "not run" for cell in cells):
-                lines.append([*placed(place), str(draws), *cells])
+            known = [pair for pair in pairs if results.gain(*place, *pair, measure=late_lppd)]
+            if known:
+                reps = results.shared(*place, (key for pair in known for key in pair))
+                cells = [gained(results, place, *pair, reps, lppd=True) for pair in pairs]
+                lines.append([*placed(place), str(draws), str(len(reps)), *cells])
     return table(heads, lines)
 
 

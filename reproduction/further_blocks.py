@@ -14,7 +14,7 @@ from results import FAMILIES, PLACES, TASKS, Key, Results, falling, late_lppd, p
 from quietgrad.evaluation.arrival import held_index
 from quietgrad.report.bias import bias_rows
 from quietgrad.report.names import family_name, label_name
-from quietgrad.report.numbers import nats, number
+from quietgrad.report.numbers import nats, number, with_error
 from quietgrad.study.summary import Row
 
 
@@ -197,7 +197,7 @@ def quadcv_bias(results: Results) -> str:
             each["where"],
             each["label"],
             f"{number(each['bias_squared'], 2)} ± {number(each['bias_error'], 1)}",
-            number(each["variance"], 2),
+            with_error(each["variance"], each.get("variance_error"), 2),
         ]
         for row in rows
         for each in row["bias"]

@@ -152,9 +152,44 @@ def test_a_cell_that_changes_a_sentence_is_found(statements):
     assert "judges is not true any more" in bent(strict)
     assert "zvcv is not true any more" in bent(lifted)
     assert "Second order adds noise in bursts" in bent(smooth)
-    other = page.replace("Second order adds noise in bursts", "Second order adds noise")
+    other = page.replace("the same order, with larger gaps", "the same order")
     results = statements.Results(study)
     assert any("not on the page" in each for each in statements.problems(results, other))
+
+
+def test_a_line_has_the_repetitions_that_all_of_its_rows_have(statements, tables):
+    """One row without its third repetition: every cell of its line is over two then."""
+    results = importlib.import_module("results")
+    place, row = ("redwine", "mean-field"), ("decay", "quadcv, decaying", None)
+    study = statements.read().study
+
+    def lost(record):
+        cell = record.cell
+        return (cell.task, cell.family, cell.group, cell.label, cell.rep) == (*place, *row[:2], 2)
+
+    kept = [record for record in study.records if not lost(record)]
+    fewer = results.Results(dataclasses.replace(study, records=kept))
+    whole = results.Results(study)
+    keys = (results.paper("quadcv", 10), row)
+    assert whole.shared(*place, keys) == (0, 1, 2)
+    assert fewer.shared(*place, keys) == (0, 1)
+    # Rows that were not run at all take nothing away.
+    assert fewer.shared(*place, (*keys, ("decay", "no such row", None))) == (0, 1)
+    assert fewer.shared(*place, [("decay", "no such row", None)]) == ()
+    lines = [
+        next(
+            line
+            for line in tables.TABLES["falls"](each).splitlines()
+            if "| redwine | mean-field" in line
+        )
+        for each in (whole, fewer)
+    ]
+    assert [line.split(" | ")[2] for line in lines] == ["3", "2"]
+    # The cells of the other rows follow: QuadCV at a constant step.
+    gain = whole.gain(*place, keys[0], results.paper("nocv", 10), reps=(0, 1))
+    assert gain.reps == 2
+    assert f"{gain.middle:+.2f} ±" in lines[1]
+    assert f"{gain.middle:+.2f} ±" not in lines[0]
 
 
 def test_what_is_compared_has_one_judge(statements):

@@ -35,7 +35,7 @@ MARKS = {
     Verdict.CANNOT_TELL: "? open",
     Verdict.ELSEWHERE: "– not on this machine",
 }
-RISING = "↑"
+RISING, BROKEN = "↑", "†"
 SIX: tuple[Key, ...] = tuple(paper(label, draws) for draws in (10, 50) for label in ESTIMATORS)
 AUTO: Key = ("main", "auto", None)
 
@@ -76,8 +76,8 @@ def ends(results: Results) -> str:
         if level is None:
             continue
         gains = [gained(results, place, key, SIX[0], reps) for key in SIX[1:]]
-        rising = f" {RISING}" if results.rising(*place, SIX[0], reps) else ""
-        lines.append([*placed(place), str(level.reps), f"{nats(level.middle)}{rising}", *gains])
+        own = f"{nats(level.middle)}{marks(results, place, SIX[0], reps)}"
+        lines.append([*placed(place), str(level.reps), own, *gains])
     return table(heads, lines)
 
 
@@ -211,10 +211,16 @@ def gained(
     gain = results.gain(*place, key, over, **measure, reps=reps)
     if gain is None:
         return "not run"
-    rising = f" {RISING}" if not lppd and results.rising(*place, key, reps) else ""
+    seen = "" if lppd else marks(results, place, key, reps)
     if gain.reps < 2:
-        return f"{gain.middle:+.2f} (one)".replace("-", "−") + rising
-    return plusminus(gain) + rising
+        return f"{gain.middle:+.2f} (one)".replace("-", "−") + seen
+    return plusminus(gain) + seen
+
+
+def marks(results: Results, place: tuple[str, str], key: Key, reps: Sequence[int]) -> str:
+    """What to know of a row's repetitions: still rising at the end, or ended by NaN."""
+    rising = f" {RISING}" if results.rising(*place, key, reps) else ""
+    return rising + (f" {BROKEN}" if results.broken(*place, key, reps) else "")
 
 
 def plusminus(gain: Interval) -> str:

@@ -15,6 +15,7 @@ from results import (
     TASKS,
     Key,
     Results,
+    broken,
     clearly,
     late_lppd,
     paper,
@@ -22,6 +23,7 @@ from results import (
 )
 
 from quietgrad.evaluation.arrival import held_index
+from quietgrad.report.names import label_name
 from quietgrad.study.claim import Verdict
 from quietgrad.study.plateau import late_elbo
 from quietgrad.study.summary import late_variance_ratio
@@ -202,6 +204,25 @@ def second_order(results: Results) -> Sentence:
     return Sentence(signed(text), true, f"{dips}, {gain}")
 
 
+def broken_runs(results: Results) -> Sentence:
+    """Runs whose parameters turned NaN: which, when, and that a mean over their last tenth is sound."""
+    found = [run for run in results.study.done if broken(run) and run.cell.group != "rates"]
+    sgd = [run for run in found if not run.cell.ends_itself]
+    told = [
+        f"{run.cell.task} {FAMILIES[run.cell.family]} {label_name(run.cell.label)}"
+        f"{'' if run.cell.draws is None else f' {run.cell.draws}'}, after {run.column('step')[-1]:,.0f} "
+        "steps"
+        for run in sgd
+    ]
+    text = (
+        f"†: of {len(results.study.done)} runs, {len(sgd)} with a rate of the paper's turned NaN late "
+        f"({'; '.join(told)}). They count up to there."
+    )
+    late = all(run.column("step")[-1] > 0.5 * (run.cell.steps or 0) for run in sgd)
+    near = all(run.cell.family == "low-rank" and run.cell.task == "frisk" for run in sgd)
+    return Sentence(text, late and near, f"{[run.cell.name for run in found]}")
+
+
 def ratio_falls(results: Results) -> Sentence:
     """Where QuadCV's variance ratio is when the ELBO of the full-batch network arrives."""
     shares = []
@@ -267,6 +288,7 @@ REMARKS: dict[str, Callable[[Results], Sentence]] = {
     "slow-start": slow_start,
     "second-order": second_order,
     "ratio-falls": ratio_falls,
+    "broken-runs": broken_runs,
     "lppd-window": lppd_window,
     "bias-remark": bias,
 }

@@ -135,7 +135,18 @@ class Results:
     def rising(self, task: str, family: str, key: Key, reps: Sequence[int] = ()) -> int:
         """How many of (these) repetitions of a row were still rising at their end."""
         runs = self.runs(task, family, key)
-        return sum(not on_plateau(runs[rep]) for rep in (reps or runs) if rep in runs)
+        here = [runs[rep] for rep in (reps or runs) if rep in runs]
+        return sum(not on_plateau(run) and not broken(run) for run in here)
+
+    def broken(self, task: str, family: str, key: Key, reps: Sequence[int] = ()) -> int:
+        """How many of (these) repetitions of a row turned non-finite."""
+        runs = self.runs(task, family, key)
+        return sum(broken(runs[rep]) for rep in (reps or runs) if rep in runs)
+
+
+def broken(record: Record) -> bool:
+    """Whether the parameters turned NaN or infinite before the run's last step."""
+    return record.outcome.get("fit_status") == "non-finite"
 
 
 def late_lppd(record: Record) -> float:

@@ -12,6 +12,7 @@ import pytest
 
 from quietgrad import report
 from quietgrad.report.stored_study import load
+from quietgrad.report.words import headlines
 from quietgrad.study.jobs import configuration
 from quietgrad.study.store import Store, studies
 from quietgrad.study.timing import StepTime, Timing, TimingPass, configurations, write_timing
@@ -190,6 +191,39 @@ def test_a_line_has_the_repetitions_that_all_of_its_rows_have(statements, tables
     assert gain.reps == 2
     assert f"{gain.middle:+.2f} ±" in lines[1]
     assert f"{gain.middle:+.2f} ±" not in lines[0]
+
+
+def test_a_run_that_turned_nan_is_not_called_rising(statements, tables):
+    results = importlib.import_module("results")
+    study, place = statements.read().study, ("frisk", "mean-field")
+
+    def bent(record):
+        if (record.cell.label, record.cell.rep) != ("quadcv", 1):
+            return record
+        return dataclasses.replace(record, outcome={**record.outcome, "fit_status": "non-finite"})
+
+    whole, other = (
+        results.Results(dataclasses.replace(study, records=records))
+        for records in (study.records, [bent(record) for record in study.records])
+    )
+    before, after = (
+        next(line for line in tables.TABLES["ends"](each).splitlines() if "| frisk | mean-field" in line)
+        for each in (whole, other)
+    )
+    assert "†" not in before
+    assert after.count("†") == 2
+    assert after.replace(" †", "") == before
+    assert other.rising(*place, results.paper("quadcv", 10)) == 0
+
+
+def test_the_first_sentence_counts_the_pairs_where_nothing_arrived(statements):
+    results = statements.read()
+    main = [row for row in results.rows if row.group == "main"]
+    first = headlines(results.study, results.rows, "")[0]
+    won, raced = map(int, re.search(r"on (\d+) of (\d+) pairs of model and family", first).groups())
+    left = int(re.search(r"On (\d+) more, none of these rows arrived", first).group(1))
+    assert won <= raced
+    assert raced + left == len({(row.task, row.family) for row in main})
 
 
 def test_what_is_compared_has_one_judge(statements):

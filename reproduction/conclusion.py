@@ -210,6 +210,17 @@ def falling_step(results: Results) -> Sentence:
     less = sum(abs(both.middle) < abs(constant.middle) for _, constant, _, both in rows)
     helps = sum(clearly(step) > 0 for _, _, step, _ in rows)
     told = next((row for row in rows if row[0] == ("redwine", "mean-field")), None)
+    top = max(
+        (
+            (gain.middle, f"{name}, {place[0]}, {FAMILIES[place[1]]}")
+            for place in PLACES
+            if place[1] != "real-nvp"
+            for label, name in (("quadcv", "QuadCV"), ("quiet", "`quiet`"))
+            if (gain := results.gain(*place, falling(label, 10), falling("nocv", 10)))
+            and clearly(gain) > 0
+        ),
+        default=(0.0, "none"),
+    )
     example = ""
     if told is not None:
         _, constant, step, both = told
@@ -222,9 +233,11 @@ def falling_step(results: Results) -> Sentence:
         "A step size that falls to zero removes the same noise at no cost: it lifts plain gradients "
         "clearly in "
         f"{helps} of the {len(rows)} settings in which both were run, and with it the gain of QuadCV is "
-        f"smaller in {less} of {len(rows)}.{example} The paper did not try one."
+        f"smaller in {less} of {len(rows)}. With a Gaussian family, the most that QuadCV with 10 draws "
+        f"or `quiet` clearly gains at a falling step is {top[0]:+.1f} nats ({top[1]}).{example} The "
+        "paper did not try one."
     )
-    enough = bool(rows) and helps >= 0.75 * len(rows) and less >= 0.75 * len(rows)
+    enough = bool(rows) and 0 < top[0] < 3 and helps >= 0.75 * len(rows) and less >= 0.75 * len(rows)
     return Sentence(text, enough, f"{[(p, b.middle) for p, _, _, b in rows]}")
 
 

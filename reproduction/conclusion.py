@@ -264,7 +264,7 @@ def conclusion(results: Results) -> str:
     """The conclusion of the page: the paper's sentences, and what the cells say about each."""
     return signed(
         "\n".join(
-            f"- *“{quote}.”* " + " ".join(each(results).text for each in statements)
+            "\n    - ".join([f"- *“{quote}.”*", *(each(results).text for each in statements)])
             for quote, statements in GROUPS
         )
     )

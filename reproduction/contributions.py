@@ -166,7 +166,7 @@ def draw(rows: list[dict[str, Any]]) -> Figure:
     axis.set_xlim(NEAREST / 1.3, None)
     axis.axvline(1.0, color="#888888", lw=0.8, ls=":")
     axis.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
-    axis.set_xlabel("nats below the best ELBO after 6,000 steps (median, range of 3 starts)")
+    axis.set_xlabel("nats below the best ELBO after 6,000 steps\n(median and range of 3 starts)")
     figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=11)
     title = "A Bayesian network (653 parameters): left is better"
     figure.suptitle(title, x=0.01, ha="left", fontsize=12)

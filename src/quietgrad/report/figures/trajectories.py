@@ -10,6 +10,7 @@ from ...study.records import Record
 from .. import canvas
 from ..curves import STATISTICS, Curve, curve, decay, late_limits
 from ..names import BASELINES, FAMILIES, family_name, in_order, label_name, styles
+from ..numbers import listed
 from ..stored_study import StoredStudy, draws_of, has_draws
 from .plan import Plan
 
@@ -92,7 +93,8 @@ def elbo_grid(study: StoredStudy, family: str, x: str, statistic: str) -> Figure
         if x == "seconds" and study.timing is not None:
             told += "\nseconds: steps × the time of a step, measured apart"
             own = dict.fromkeys(label_name(r.cell.label) for r in drawn if r.cell.ends_itself)
-            told += f"; {' and '.join(own)} timed as they ran" if own else ""
+            ran = "they" if len(own) > 1 else "it"
+            told += f"; {listed([*own])} timed as {ran} ran" if own else ""
         return told
 
     return _grid(study, family, "ELBO (nats)", x, panel, "elbo", factor, note)

@@ -17,6 +17,7 @@ from results import (
     Results,
     broken,
     clearly,
+    falling,
     late_lppd,
     paper,
     step_ratio,
@@ -223,6 +224,35 @@ def broken_runs(results: Results) -> Sentence:
     return Sentence(text, late and near, f"{[run.cell.name for run in found]}")
 
 
+FALLING = (("nocv", 10), ("quadcv", 10), ("nocv", 50), ("quadcv", 50), ("quiet", 10))
+REPS = 3
+
+
+def falling_runs(results: Results) -> Sentence:
+    """Which rows with a falling step have fewer repetitions than falling.toml plans."""
+    told = []
+    for place in PLACES:
+        fewer: dict[int, list[str]] = {}
+        for label, draws in FALLING:
+            count = len(results.runs(*place, falling(label, draws)))
+            if count < REPS:
+                name = label_name(label) + ("" if label == "quiet" else f" {draws}")
+                fewer.setdefault(count, []).append(name)
+        if fewer:
+            how = "; ".join(f"{listed(names)} {TIMES[count]}" for count, names in fewer.items())
+            told.append(f"{place[0]} {FAMILIES[place[1]]}: {how}")
+    text = (
+        "All rows with a falling step have three repetitions."
+        if not told
+        else "Rows with a falling step have three repetitions but for these, for want of processor "
+        f"time. {'. '.join(told)}."
+    )
+    return Sentence(text, holds=True, evidence=f"{told}")
+
+
+TIMES = {0: "not run", 1: "once", 2: "twice"}
+
+
 def ratio_falls(results: Results) -> Sentence:
     """Where QuadCV's variance ratio is when the ELBO of the full-batch network arrives."""
     shares = []
@@ -289,6 +319,7 @@ REMARKS: dict[str, Callable[[Results], Sentence]] = {
     "second-order": second_order,
     "ratio-falls": ratio_falls,
     "broken-runs": broken_runs,
+    "falling-runs": falling_runs,
     "lppd-window": lppd_window,
     "bias-remark": bias,
 }

@@ -101,6 +101,8 @@ def biases(target: Any, q: Any, state: Any, where: str, repeats: int) -> list[di
         error = gradient_error(
             target, q, estimator, state=state, repeats=repeats, reference_repeats=repeats, key=key
         )
+        # The same draws as those of `error` and of `plain`.
+        ratio = variance_ratio(target, q, estimator, state=state, repeats=repeats, key=jr.split(key)[0])
         total = float(plain.total)
         rows.append(
             {
@@ -110,6 +112,7 @@ def biases(target: Any, q: Any, state: Any, where: str, repeats: int) -> list[di
                 "bias_squared": float(error.bias_squared) / total,
                 "bias_error": float(error.bias_error) / total,
                 "variance": float(error.variance) / total,
+                "variance_error": float(ratio.error),
             }
         )
     return rows

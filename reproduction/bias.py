@@ -19,7 +19,7 @@ import quietgrad as qg
 from quietgrad._util.environment import environment
 from quietgrad.estimators import AbstractEstimator, Pathwise
 from quietgrad.estimators.weights import Polynomial, Ridge, Stein
-from quietgrad.evaluation.gradient_noise import gradient_error, gradient_variance
+from quietgrad.evaluation.gradient_noise import gradient_error, gradient_variance, variance_ratio
 
 HERE = Path(__file__).parent
 TASKS = ("frisk", "a1a", "redwine")
@@ -57,6 +57,7 @@ def measure(task: str, q: Any, where: str, repeats: int) -> list[dict[str, Any]]
             found = gradient_error(
                 target, q, estimator, repeats=repeats, reference_repeats=repeats, key=KEY
             )
+            ratio = variance_ratio(target, q, estimator, baseline=nocv, repeats=repeats, key=same)
             rows.append(
                 {
                     "task": task,
@@ -69,6 +70,7 @@ def measure(task: str, q: Any, where: str, repeats: int) -> list[dict[str, Any]]
                     "bias_squared": float(found.bias_squared),
                     "bias_error": float(found.bias_error),
                     "variance": float(found.variance),
+                    "variance_error": float(ratio.error * plain.total),
                 }
             )
     return rows

@@ -1,10 +1,13 @@
 """The tables of the published study, as Markdown. `tables.py` puts them into the pages.
 
 ± is half of a 90% interval over repetitions (over rounds of the timing pass where seconds are compared).
+The cells of a line are over the same repetitions, those that all of its rows have.
 """
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 
+import numpy as np
 from conclusion import signed
 from results import (
     ESTIMATORS,
@@ -23,7 +26,7 @@ from quietgrad.report.names import label_name
 from quietgrad.report.numbers import nats, number
 from quietgrad.study.claim import Part, Verdict
 from quietgrad.study.interval import Interval
-from quietgrad.study.summary import Row
+from quietgrad.study.plateau import late_elbo
 
 MARKS = {
     Verdict.HOLDS: "✓ holds",
@@ -32,7 +35,7 @@ MARKS = {
     Verdict.CANNOT_TELL: "? open",
     Verdict.ELSEWHERE: "– not on this machine",
 }
-RISING = "↑"
+RISING, BROKEN = "↑", "†"
 SIX: tuple[Key, ...] = tuple(paper(label, draws) for draws in (10, 50) for label in ESTIMATORS)
 AUTO: Key = ("main", "auto", None)
 
@@ -68,12 +71,13 @@ def ends(results: Results) -> str:
     heads += [f"{label_name(label)} {draws}" for _, label, draws in SIX[1:]]
     lines = []
     for place in PLACES:
-        level = results.level(*place, SIX[0])
+        reps = results.shared(*place, SIX)
+        level = results.level(*place, SIX[0], reps)
         if level is None:
             continue
-        gains = [gained(results, place, key, SIX[0]) for key in SIX[1:]]
-        rising = f" {RISING}" if results.rising(*place, SIX[0]) else ""
-        lines.append([*placed(place), str(level.reps), f"{nats(level.middle)}{rising}", *gains])
+        gains = [gained(results, place, key, SIX[0], reps) for key in SIX[1:]]
+        own = f"{nats(level.middle)}{marks(results, place, SIX[0], reps)}"
+        lines.append([*placed(place), str(level.reps), own, *gains])
     return table(heads, lines)
 
 
@@ -90,55 +94,73 @@ def ours(results: Results) -> str:
     ]
     lines = []
     for place in PLACES:
-        keys = (falling("nocv", 10), results.quiet(*place), ("decay", "quiet, decaying", None), AUTO)
+        keys = (falling("nocv", 10), results.quiet(*place), falling("quiet", 10), AUTO)
         base = plain(place[1])
-        level = results.level(*place, base)
+        reps = results.shared(*place, (base, *keys))
+        level = results.level(*place, base, reps)
         if level is not None:
-            gains = [gained(results, place, key, base) for key in keys]
+            gains = [gained(results, place, key, base, reps) for key in keys]
             lines.append([*placed(place), str(level.reps), nats(level.middle), *gains])
     return table([*heads, "auto"], lines)
 
 
 def falls(results: Results) -> str:
-    """The same step rule on both sides: the gain of QuadCV and of 50 draws at each."""
+    """The same step rule on both sides: the gain of QuadCV, of 50 draws and of `quiet` at each."""
     heads = ["task", "family", "reps", "a falling step for NoCV 10"]
-    for name in ("QuadCV 10", "NoCV 50", "QuadCV 50"):
+    for name in ("QuadCV 10", "NoCV 50", "QuadCV 50", "quiet"):
         heads += [f"{name} over NoCV 10, constant", "falling"]
+    rows = (("quadcv", 10), ("nocv", 50), ("quadcv", 50))
+    bases = (paper("nocv", 10), falling("nocv", 10))
     lines = []
     for place in PLACES:
-        bases = (paper("nocv", 10), falling("nocv", 10))
-        reps = len(results.runs(*place, bases[1]))
-        if not reps:
+        keys = [make(*row) for row in rows for make in (paper, falling)]
+        keys += [results.quiet(*place), falling("quiet", 10)]
+        reps = results.shared(*place, (*bases, plain(place[1]), *keys))
+        if not results.runs(*place, bases[1]):
             continue
-        cells = [gained(results, place, bases[1], plain(place[1]))]
-        for label, draws in (("quadcv", 10), ("nocv", 50), ("quadcv", 50)):
-            cells += [
-                gained(results, place, make(label, draws), base)
-                for make, base in zip((paper, falling), bases, strict=True)
-            ]
-        lines.append([*placed(place), str(reps), *cells])
+        cells = [gained(results, place, bases[1], plain(place[1]), reps)]
+        # `quiet` at a constant step has the judge of the other rows, as plain gradients run again have.
+        over = [*bases * len(rows), plain(place[1]), bases[1]]
+        cells += [gained(results, place, key, base, reps) for key, base in zip(keys, over, strict=True)]
+        lines.append([*placed(place), str(len(reps)), *cells])
     return table(heads, lines)
 
 
 def arrivals(results: Results) -> str:
     """Seconds until the ELBO is within 1 nat of the best of all rows, and stays there to the end."""
-    heads = ["task", "family", *(f"{label_name(label)} {draws}" for _, label, draws in SIX)]
+    heads = ["task", "family", "reps", *(f"{label_name(label)} {draws}" for _, label, draws in SIX)]
     lines = []
     for place in PLACES:
-        rows = [results.row(*place, key) for key in (*SIX, results.quiet(*place), AUTO)]
-        if any(row is not None for row in rows):
-            lines.append([*placed(place), *map(_arrival, rows)])
+        keys = (*SIX, results.quiet(*place), AUTO)
+        reps = results.shared(*place, keys)
+        if reps:
+            cells = [_arrival(results, place, key, reps) for key in keys]
+            lines.append([*placed(place), str(len(reps)), *cells])
     return table([*heads, "quiet", "auto"], lines)
 
 
-def _arrival(row: Row | None) -> str:
-    if row is None:
+def _arrival(results: Results, place: tuple[str, str], key: Key, reps: Sequence[int]) -> str:
+    runs = results.runs(*place, key)
+    found = [results.arrivals[runs[rep].cell.name] for rep in reps if rep in runs]
+    if not found:
         return "not run"
-    if row.seconds_to_target is not None:
-        return f"**{number(row.seconds_to_target, 2)} s** ({row.arrived} of {row.reps})"
-    if row.arrived:
-        return f"{row.arrived} of {row.reps} arrive"
-    return row.shortfall.replace("ends ", "−").replace(" short", "") if row.shortfall else "no clock"
+    late = [math.inf if each.seconds is None else each.seconds for each in found]
+    arrived = sum(each.steps is not None for each in found)
+    middle = float(np.median(late))
+    if math.isfinite(middle):
+        reach = f"{number(min(late), 2)} to {number(max(late), 2)}"
+        told = reach if arrived == len(found) else f"{arrived} of {len(found)}"
+        return f"**{number(middle, 2)} s** ({told})"
+    if arrived:
+        return f"{arrived} of {len(found)} arrive"
+    ends = [late_elbo(each.record) - each.target for each in found]
+    middle, low, high = map(_below, (float(np.median(ends)), min(ends), max(ends)))
+    return f"{middle} ({low} to {high})"
+
+
+def _below(gap: float) -> str:
+    # A run can be at the mark by its mean and not hold it.
+    return "0" if gap > -0.005 else f"{gap:,.{2 if gap > -10 else 0}f}".replace("-", "−")
 
 
 def step_cost(results: Results) -> str:
@@ -160,12 +182,13 @@ def step_cost(results: Results) -> str:
 def variance(results: Results) -> str:
     """Late variance ratios to NoCV with as many draws."""
     keys = (*SIX[1:3], *SIX[4:], *(("main", label, 10) for label in ("rqmc", "quiet", "quadcv-fast")))
-    heads = ["task", "family", *(f"{label_name(label)} {draws}" for _, label, draws in keys)]
+    heads = ["task", "family", "reps", *(f"{label_name(label)} {draws}" for _, label, draws in keys)]
     lines = []
     for place in PLACES:
-        ratios = [results.ratio(*place, key) for key in keys]
+        reps = results.shared(*place, keys)
+        ratios = [results.ratio(*place, key, reps) for key in keys]
         if any(ratio is not None for ratio in ratios):
-            lines.append([*placed(place), *map(spread, ratios)])
+            lines.append([*placed(place), str(len(reps)), *map(spread, ratios)])
     return table(heads, lines)
 
 
@@ -174,16 +197,30 @@ def placed(place: tuple[str, str]) -> list[str]:
     return [place[0], FAMILIES[place[1]]]
 
 
-def gained(results: Results, place: tuple[str, str], key: Key, over: Key, *, lppd: bool = False) -> str:
-    """How far a row ends above another, paired, with half of an interval."""
+def gained(
+    results: Results,
+    place: tuple[str, str],
+    key: Key,
+    over: Key,
+    reps: Sequence[int] = (),
+    *,
+    lppd: bool = False,
+) -> str:
+    """How far a row ends above another, paired, with half of an interval; over these repetitions."""
     measure = {"measure": late_lppd} if lppd else {}
-    gain = results.gain(*place, key, over, **measure)
+    gain = results.gain(*place, key, over, **measure, reps=reps)
     if gain is None:
         return "not run"
-    rising = f" {RISING}" if not lppd and results.rising(*place, key) else ""
+    seen = "" if lppd else marks(results, place, key, reps)
     if gain.reps < 2:
-        return f"{gain.middle:+.2f} (one)".replace("-", "−") + rising
-    return plusminus(gain) + rising
+        return f"{gain.middle:+.2f} (one)".replace("-", "−") + seen
+    return plusminus(gain) + seen
+
+
+def marks(results: Results, place: tuple[str, str], key: Key, reps: Sequence[int]) -> str:
+    """What to know of a row's repetitions: still rising at the end, or ended by NaN."""
+    rising = f" {RISING}" if results.rising(*place, key, reps) else ""
+    return rising + (f" {BROKEN}" if results.broken(*place, key, reps) else "")
 
 
 def plusminus(gain: Interval) -> str:

@@ -14,7 +14,7 @@ from results import FAMILIES, PLACES, TASKS, Key, Results, falling, late_lppd, p
 from quietgrad.evaluation.arrival import held_index
 from quietgrad.report.bias import bias_rows
 from quietgrad.report.names import family_name, label_name
-from quietgrad.report.numbers import nats, number
+from quietgrad.report.numbers import nats, number, with_error
 from quietgrad.study.summary import Row
 
 
@@ -122,7 +122,7 @@ def flows(results: Results) -> str:
 
 def predictions(results: Results) -> str:
     """Test lppd of QuadCV against NoCV, at a constant and at a falling step."""
-    heads = ["task", "family", "L", "constant step", "falling step"]
+    heads = ["task", "family", "L", "reps", "constant step", "falling step"]
     lines = []
     for place in PLACES:
         for draws in (10, 50):
@@ -130,9 +130,11 @@ def predictions(results: Results) -> str:
             if results.gain(*place, *pairs[0], measure=late_lppd) is None and draws == 10:
                 # The grid has test lppd of one model only.
                 pairs[0] = ((plain(place[1])[0], "quadcv", 10), plain(place[1]))
-            cells = [gained(results, place, *pair, lppd=True) for pair in pairs]
-            if any(cell != "not run" for cell in cells):
-                lines.append([*placed(place), str(draws), *cells])
+            known = [pair for pair in pairs if results.gain(*place, *pair, measure=late_lppd)]
+            if known:
+                reps = results.shared(*place, (key for pair in known for key in pair))
+                cells = [gained(results, place, *pair, reps, lppd=True) for pair in pairs]
+                lines.append([*placed(place), str(draws), str(len(reps)), *cells])
     return table(heads, lines)
 
 
@@ -195,7 +197,7 @@ def quadcv_bias(results: Results) -> str:
             each["where"],
             each["label"],
             f"{number(each['bias_squared'], 2)} ± {number(each['bias_error'], 1)}",
-            number(each["variance"], 2),
+            with_error(each["variance"], each.get("variance_error"), 2),
         ]
         for row in rows
         for each in row["bias"]

@@ -8,21 +8,26 @@ import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from conclusion import Sentence, listed, signed
+from conclusion import DRAWS, Sentence, listed, signed
 from results import (
     FAMILIES,
     PLACES,
     TASKS,
     Key,
     Results,
+    broken,
     clearly,
+    falling,
     late_lppd,
     paper,
     step_ratio,
 )
 
 from quietgrad.evaluation.arrival import held_index
+from quietgrad.report.names import label_name
+from quietgrad.study.claim import Verdict
 from quietgrad.study.plateau import late_elbo
+from quietgrad.study.summary import late_variance_ratio
 
 RQMC: Key = ("main", "rqmc", 10)
 
@@ -172,6 +177,102 @@ def lppd_window(results: Results) -> Sentence:
     return Sentence(signed(text), max(ends) < -145 and clearly(gain) < 0, f"{ends}, {gain}")
 
 
+def second_order(results: Results) -> Sentence:
+    """What second order does to the ELBO: single dips, and nothing where runs end."""
+    place = ("frisk", "mean-field")
+    base, more = (
+        results.runs(*place, key) for key in (paper("zvcv-gd", 10), ("ablation", "zvcv-gd order 2", 10))
+    )
+    dips = []
+    for rep in sorted(base.keys() & more.keys()):
+        # From two nats below its end on, a run of first order has arrived.
+        first = held_index(base[rep].elbo, late_elbo(base[rep]) - 2)
+        gaps = (more[rep].elbo - base[rep].elbo)[first:]
+        dips.append(float(np.min(gaps)))
+    deep = sorted(-dip for dip in dips if dip < -2)
+    gain = results.gain(*place, ("ablation", "zvcv-gd order 2", 10), paper("zvcv-gd", 10))
+    assert gain is not None
+    text = (
+        f"Second order adds noise in bursts, as the paper says. In {len(deep)} of {len(dips)} "
+        "repetitions the ELBO dips once after it has arrived, by "
+        f"{listed(f'{dip:.0f}' for dip in deep)} nats, and recovers; where runs end it does not "
+        f"suffer ({gain.middle:+.2f} nats, "
+        f"{gain.low:+.2f} to {gain.high:+.2f})."
+    )
+    parts = results.claims[11].parts
+    verdicts = parts[1].verdict is Verdict.HOLDS and parts[2].verdict is Verdict.DOES_NOT
+    true = verdicts and 0 < len(deep) < len(dips) / 2 and clearly(gain) == 0
+    return Sentence(signed(text), true, f"{dips}, {gain}")
+
+
+def broken_runs(results: Results) -> Sentence:
+    """Runs whose parameters turned NaN: which, when, and that a mean over their last tenth is sound."""
+    found = [run for run in results.study.done if broken(run) and run.cell.group != "rates"]
+    sgd = [run for run in found if not run.cell.ends_itself]
+    told = [
+        f"{run.cell.task} {FAMILIES[run.cell.family]} {label_name(run.cell.label)}"
+        f"{'' if run.cell.draws is None else f' {run.cell.draws}'}, after {run.column('step')[-1]:,.0f} "
+        "steps"
+        for run in sgd
+    ]
+    text = (
+        f"†: of {len(results.study.done)} runs, {len(sgd)} with a rate of the paper's turned NaN late "
+        f"({'; '.join(told)}). They count up to there."
+    )
+    late = all(run.column("step")[-1] > 0.5 * (run.cell.steps or 0) for run in sgd)
+    near = all(run.cell.family == "low-rank" and run.cell.task == "frisk" for run in sgd)
+    return Sentence(text, late and near, f"{[run.cell.name for run in found]}")
+
+
+FALLING = (("nocv", 10), ("quadcv", 10), ("nocv", 50), ("quadcv", 50), ("quiet", 10))
+REPS = 3
+
+
+def falling_runs(results: Results) -> Sentence:
+    """Which rows with a falling step have fewer repetitions than falling.toml plans."""
+    told = []
+    for place in PLACES:
+        fewer: dict[int, list[str]] = {}
+        for label, draws in FALLING:
+            count = len(results.runs(*place, falling(label, draws)))
+            if count < REPS:
+                name = label_name(label) + ("" if label == "quiet" else f" {draws}")
+                fewer.setdefault(count, []).append(name)
+        if fewer:
+            how = "; ".join(f"{listed(names)} {TIMES[count]}" for count, names in fewer.items())
+            told.append(f"{place[0]} {FAMILIES[place[1]]}: {how}")
+    text = (
+        "All rows with a falling step have three repetitions."
+        if not told
+        else "Rows with a falling step have three repetitions but for these, for want of processor "
+        f"time. {'. '.join(told)}."
+    )
+    return Sentence(text, holds=True, evidence=f"{told}")
+
+
+TIMES = {0: "not run", 1: "once", 2: "twice"}
+
+
+def ratio_falls(results: Results) -> Sentence:
+    """Where QuadCV's variance ratio is when the ELBO of the full-batch network arrives."""
+    shares = []
+    for draws in DRAWS:
+        for run in results.runs("redwine", "mean-field", paper("quadcv", draws)).values():
+            place = held_index(run.elbo, late_elbo(run) - 1)
+            assert place is not None
+            ratio = run.column("variance_ratio")[: place + 1]
+            known = ratio[np.isfinite(ratio)]
+            shares.append((float(known[0]), float(known[-1]), late_variance_ratio(run)))
+    there = [ratio for _, ratio, _ in shares]
+    ends = [ratio for *_, ratio in shares]
+    text = (
+        "Its ratio falls during the climb. When the ELBO is within a nat of its end, the ratio is "
+        f"{min(there):.2f} to {max(there):.2f}; it goes on to {min(ends):.3f} to {max(ends):.3f}."
+    )
+    true = all(first > 0.5 and there < 0.1 and last < there for first, there, last in shares)
+    return Sentence(text, true, f"{shares}")
+
+
 def bias(results: Results) -> Sentence:
     """Whether in-sample coefficients show a bias: Stein control variates and QuadCV's beta."""
     rows = json.loads((results.study.directory / "bias.json").read_text(encoding="utf-8"))["rows"]
@@ -215,6 +316,10 @@ REMARKS: dict[str, Callable[[Results], Sentence]] = {
     "flow-noise": flow_noise,
     "floor": floor,
     "slow-start": slow_start,
+    "second-order": second_order,
+    "ratio-falls": ratio_falls,
+    "broken-runs": broken_runs,
+    "falling-runs": falling_runs,
     "lppd-window": lppd_window,
     "bias-remark": bias,
 }

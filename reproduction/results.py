@@ -7,7 +7,7 @@ Student's t, 90%, over the repetitions that both sides have.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -20,7 +20,7 @@ from quietgrad.study.claim import Claim
 from quietgrad.study.interval import Interval, geometric, mean
 from quietgrad.study.plateau import late_elbo, on_plateau, tail_mean
 from quietgrad.study.records import Record
-from quietgrad.study.summary import Row, late_variance_ratio, summarise
+from quietgrad.study.summary import Arrival, Row, late_variance_ratio, summarise, time_to_target
 
 HERE = Path(__file__).parent
 TASKS = ("a1a", "frisk", "redwine-mini", "redwine")
@@ -65,6 +65,11 @@ class Results:
         return import_package(HERE / "paper").judge(self.study.records)
 
     @cached_property
+    def arrivals(self) -> dict[str, Arrival]:
+        """When each run came within a nat of the best, and stayed; by the name of its cell."""
+        return {each.record.cell.name: each for each in time_to_target(self.study.records)}
+
+    @cached_property
     def _runs(self) -> dict[tuple, dict[int, Record]]:
         found: dict[tuple, dict[int, Record]] = {}
         for record in self.study.done:
@@ -76,6 +81,11 @@ class Results:
     def runs(self, task: str, family: str, key: Key) -> dict[int, Record]:
         """The finished repetitions of a row."""
         return self._runs.get((task, family, *key), {})
+
+    def shared(self, task: str, family: str, keys: Iterable[Key]) -> tuple[int, ...]:
+        """The repetitions that all of these rows have which were run at all."""
+        known = [set(runs) for key in keys if (runs := self.runs(task, family, key))]
+        return tuple(sorted(set.intersection(*known))) if known else ()
 
     def quiet(self, task: str, family: str) -> Key:
         """`quiet` with the draws that it takes by itself: two for a mean-field Gaussian, else ten."""
@@ -103,22 +113,40 @@ class Results:
         over: Key,
         *,
         measure: Callable[[Record], float] = late_elbo,
+        reps: Sequence[int] = (),
     ) -> Interval | None:
-        """How far one row ends above another, paired; None if they share no repetition."""
+        """How far one row ends above another, paired; None if they share no repetition.
+
+        Over these repetitions if they are given, else over all that both rows have.
+        """
         ours, theirs = self.runs(task, family, key), self.runs(task, family, over)
-        gaps = [measure(ours[rep]) - measure(theirs[rep]) for rep in sorted(ours.keys() & theirs.keys())]
+        both = sorted(ours.keys() & theirs.keys() & set(reps or ours))
+        gaps = [measure(ours[rep]) - measure(theirs[rep]) for rep in both]
         known = [gap for gap in gaps if math.isfinite(gap)]
         return mean(known) if known else None
 
-    def ratio(self, task: str, family: str, key: Key) -> Interval | None:
-        """The late variance ratio to NoCV, geometric mean over repetitions."""
-        found = [late_variance_ratio(run) for run in self.runs(task, family, key).values()]
+    def ratio(self, task: str, family: str, key: Key, reps: Sequence[int] = ()) -> Interval | None:
+        """The late variance ratio to NoCV, geometric mean over (these) repetitions."""
+        runs = self.runs(task, family, key)
+        found = [late_variance_ratio(runs[rep]) for rep in (reps or runs) if rep in runs]
         known = [ratio for ratio in found if ratio > 0]
         return geometric(known) if known else None
 
-    def rising(self, task: str, family: str, key: Key) -> int:
-        """How many repetitions of a row were still rising at their end."""
-        return sum(not on_plateau(run) for run in self.runs(task, family, key).values())
+    def rising(self, task: str, family: str, key: Key, reps: Sequence[int] = ()) -> int:
+        """How many of (these) repetitions of a row were still rising at their end."""
+        runs = self.runs(task, family, key)
+        here = [runs[rep] for rep in (reps or runs) if rep in runs]
+        return sum(not on_plateau(run) and not broken(run) for run in here)
+
+    def broken(self, task: str, family: str, key: Key, reps: Sequence[int] = ()) -> int:
+        """How many of (these) repetitions of a row turned non-finite."""
+        runs = self.runs(task, family, key)
+        return sum(broken(runs[rep]) for rep in (reps or runs) if rep in runs)
+
+
+def broken(record: Record) -> bool:
+    """Whether the parameters turned NaN or infinite before the run's last step."""
+    return record.outcome.get("fit_status") == "non-finite"
 
 
 def late_lppd(record: Record) -> float:

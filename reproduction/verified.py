@@ -10,6 +10,7 @@ from results import (
     Results,
     clearly,
     falling,
+    late_lppd,
     paper,
     plain,
     step_ratio,
@@ -32,12 +33,6 @@ def shape_of_the_grid(results: Results) -> bool:
     )
 
 
-def second_order_noise(results: Results) -> bool:
-    """Claim 12: bursts of noise, and no loss of ELBO."""
-    parts = results.claims[11].parts
-    return parts[1].verdict is Verdict.HOLDS and parts[2].verdict is Verdict.DOES_NOT
-
-
 def flow_readings(results: Results) -> bool:
     """On frisk the other reading of the flow ends more than 1,000 nats higher."""
     own = results.level("frisk", "real-nvp", plain("real-nvp"))
@@ -48,12 +43,16 @@ def flow_readings(results: Results) -> bool:
 def little_left(results: Results) -> bool:
     """With Gaussian families QuadCV lifts all at a constant step, and little at a falling one.
 
-    Little: by less than 1.5 nats everywhere.
+    Little: QuadCV with ten draws and `quiet` by less than 2.5 nats everywhere.
     """
-    gains = [results.gain(*place, falling("quadcv", 10), falling("nocv", 10)) for place in GAUSSIANS]
+    gains = [
+        results.gain(*place, falling(label, 10), falling("nocv", 10))
+        for place in GAUSSIANS
+        for label in ("quadcv", "quiet")
+    ]
     known = [gain.middle for gain in gains if gain is not None and gain.reps > 1]
     lifts = [results.gain(*place, paper("quadcv", 10), paper("nocv", 10)) for place in GAUSSIANS]
-    return max(known) < 1.5 and all(clearly(lift) > 0 for lift in lifts)
+    return max(known) < 2.5 and all(clearly(lift) > 0 for lift in lifts)
 
 
 def flows_and_draws(results: Results) -> bool:
@@ -135,6 +134,15 @@ def closed_entropy(results: Results) -> bool:
     return signs.count(1) > 0 and signs.count(-1) == 0
 
 
+def rank_five(results: Results) -> bool:
+    """Rank 5, falling step: QuadCV is clearly above `quiet` on a1a, and `quiet` above it on redwine."""
+    gains = [
+        results.gain(task, "low-rank", falling("quadcv", 10), falling("quiet", 10))
+        for task in ("a1a", "redwine")
+    ]
+    return [clearly(gain) for gain in gains] == [1, -1]
+
+
 def slow_starts(results: Results) -> bool:
     """On frisk the slowest start needs twice the steps of the median one, for all three estimators."""
     for label in ESTIMATORS:
@@ -163,6 +171,51 @@ def other_optima(results: Results) -> bool:
     return max(apart) > 10
 
 
+def shelves(results: Results) -> bool:
+    """At rank 5 on the full-batch network `quiet` is on top, QuadCV second, the others as one.
+
+    On the mini-batch network all five are within 15 nats, less than half of what 50 draws gain.
+    """
+    keys = [("main", "quiet", 10), *(paper(label, 10) for label in ("quadcv", "zvcv-gd", "nocv"))]
+    keys.append(("main", "rqmc", 10))
+    levels = {
+        task: [level.middle for key in keys if (level := results.level(task, "low-rank", key))]
+        for task in ("redwine", "redwine-mini")
+    }
+    quiet, quad, *others = levels["redwine"]
+    alike = np.ptp(others) < 1 and len(others) == 3
+    mini = float(np.ptp(levels["redwine-mini"]))
+    fifty = results.gain("redwine-mini", "low-rank", paper("nocv", 50), paper("nocv", 10))
+    return alike and quiet > quad + 2 > max(others) + 2 and fifty is not None and 2 * mini < fifty.low
+
+
+def two_shelves(results: Results) -> bool:
+    """On the full-batch network with a mean-field Gaussian NoCV and ZVCV-GD end as one, QuadCV above.
+
+    In every repetition and for both numbers of draws.
+    """
+    found = []
+    for draws in (10, 50):
+        runs = [results.runs("redwine", "mean-field", paper(label, draws)) for label in ESTIMATORS]
+        for rep in runs[0]:
+            plain_end, zvcv, quad = (late_elbo(each[rep]) for each in runs)
+            found.append(abs(plain_end - zvcv) < 0.1 and quad > plain_end + 3)
+    return all(found)
+
+
+def predictions_either_way(results: Results) -> bool:
+    """Test lppd moves by less than 3 nats, up in some settings and down in others."""
+    gains = [
+        results.gain(*place, make("quadcv", draws), make("nocv", draws), measure=late_lppd)
+        for place in PLACES
+        for make in (paper, falling)
+        for draws in (10, 50)
+    ]
+    signs = [clearly(gain) for gain in gains if gain is not None]
+    small = all(abs(gain.middle) < 3 for gain in gains if gain is not None)
+    return small and 1 in signs and -1 in signs
+
+
 def noise_of_rows(results: Results) -> bool:
     """On the mini-batch network with a mean-field Gaussian no row has a late ratio below 0.9."""
     keys = [paper(label, draws) for label in ESTIMATORS[1:] for draws in (10, 50)]
@@ -173,9 +226,6 @@ def noise_of_rows(results: Results) -> bool:
 
 VERIFIED: dict[str, Callable[[Results], bool]] = {
     "with 10 and 50 draws, five repetitions (three with flows)": shape_of_the_grid,
-    "Second order adds noise in bursts, as the paper says, and the ELBO does not suffer here.": (
-        second_order_noise
-    ),
     "On frisk, taking the tanh alone costs more than 1,000 nats.": flow_readings,
     "with a Gaussian family, a step that falls to zero leaves little for a control variate to gain": (
         little_left
@@ -187,9 +237,15 @@ VERIFIED: dict[str, Callable[[Results], bool]] = {
     "With rank 5 on a1a they were still rising slowly when they ended.": still_rising,
     "the same order, with larger gaps": same_order,
     'at rank 5 with `entropy="closed"`, which [ends higher or as high]': closed_entropy,
+    "where runs end, QuadCV is above `quiet` on a1a (120 parameters), and `quiet` above QuadCV on the "
+    "full-batch network (653)": rank_five,
     "some repetitions need twice the steps of others, whatever the estimator": slow_starts,
     "more steps are better up to convergence, by a few percent, and the ELBO does not move": inner_steps,
     "Runs from one start fall into optima tens of nats apart": other_optima,
     "On the mini-batch network nothing helps: that noise comes from the rows": noise_of_rows,
+    "on the full-batch network, `quiet` is on top, QuadCV below it, and the other three are as one; on "
+    "the mini-batch network ten draws are too noisy to tell them apart": shelves,
+    "the paper's three end on the same two shelves": two_shelves,
+    "predictions move by a nat or two, up or down": predictions_either_way,
     "ZVCV-GD stays at 1 everywhere. `quiet` ends about as low as QuadCV": zvcv_stays,
 }

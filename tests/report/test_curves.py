@@ -8,7 +8,7 @@ import pytest
 
 from quietgrad.report.curves import Curve, curve, decay, late_limits
 from quietgrad.report.names import STYLES, styles
-from quietgrad.report.numbers import duration, listed, nats, number
+from quietgrad.report.numbers import duration, listed, nats, number, with_error
 
 
 def runs(**columns):
@@ -139,6 +139,11 @@ def test_every_label_has_a_style_of_its_own_in_the_papers_colours():
 )
 def test_numbers_in_words(value, text):
     assert number(value) == text
+
+
+def test_a_number_with_its_error():
+    assert with_error(0.98642, 0.0134) == "0.986 ± 0.01"
+    assert with_error(0.98642, None, 2) == "0.99"
 
 
 def test_spans_and_nats_in_words():

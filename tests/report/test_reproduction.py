@@ -12,6 +12,7 @@ import pytest
 
 from quietgrad import report
 from quietgrad.report.stored_study import load
+from quietgrad.report.words import headlines
 from quietgrad.study.jobs import configuration
 from quietgrad.study.store import Store, studies
 from quietgrad.study.timing import StepTime, Timing, TimingPass, configurations, write_timing
@@ -152,9 +153,77 @@ def test_a_cell_that_changes_a_sentence_is_found(statements):
     assert "judges is not true any more" in bent(strict)
     assert "zvcv is not true any more" in bent(lifted)
     assert "Second order adds noise in bursts" in bent(smooth)
-    other = page.replace("Second order adds noise in bursts", "Second order adds noise")
+    other = page.replace("the same order, with larger gaps", "the same order")
     results = statements.Results(study)
     assert any("not on the page" in each for each in statements.problems(results, other))
+
+
+def test_a_line_has_the_repetitions_that_all_of_its_rows_have(statements, tables):
+    """One row without its third repetition: every cell of its line is over two then."""
+    results = importlib.import_module("results")
+    place, row = ("redwine", "mean-field"), ("decay", "quadcv, decaying", None)
+    study = statements.read().study
+
+    def lost(record):
+        cell = record.cell
+        return (cell.task, cell.family, cell.group, cell.label, cell.rep) == (*place, *row[:2], 2)
+
+    kept = [record for record in study.records if not lost(record)]
+    fewer = results.Results(dataclasses.replace(study, records=kept))
+    whole = results.Results(study)
+    keys = (results.paper("quadcv", 10), row)
+    assert whole.shared(*place, keys) == (0, 1, 2)
+    assert fewer.shared(*place, keys) == (0, 1)
+    # Rows that were not run at all take nothing away.
+    assert fewer.shared(*place, (*keys, ("decay", "no such row", None))) == (0, 1)
+    assert fewer.shared(*place, [("decay", "no such row", None)]) == ()
+    lines = [
+        next(
+            line
+            for line in tables.TABLES["falls"](each).splitlines()
+            if "| redwine | mean-field" in line
+        )
+        for each in (whole, fewer)
+    ]
+    assert [line.split(" | ")[2] for line in lines] == ["3", "2"]
+    # The cells of the other rows follow: QuadCV at a constant step.
+    gain = whole.gain(*place, keys[0], results.paper("nocv", 10), reps=(0, 1))
+    assert gain.reps == 2
+    assert f"{gain.middle:+.2f} ±" in lines[1]
+    assert f"{gain.middle:+.2f} ±" not in lines[0]
+
+
+def test_a_run_that_turned_nan_is_not_called_rising(statements, tables):
+    results = importlib.import_module("results")
+    study, place = statements.read().study, ("frisk", "mean-field")
+
+    def bent(record):
+        if (record.cell.label, record.cell.rep) != ("quadcv", 1):
+            return record
+        return dataclasses.replace(record, outcome={**record.outcome, "fit_status": "non-finite"})
+
+    whole, other = (
+        results.Results(dataclasses.replace(study, records=records))
+        for records in (study.records, [bent(record) for record in study.records])
+    )
+    before, after = (
+        next(line for line in tables.TABLES["ends"](each).splitlines() if "| frisk | mean-field" in line)
+        for each in (whole, other)
+    )
+    assert "†" not in before
+    assert after.count("†") == 2
+    assert after.replace(" †", "") == before
+    assert other.rising(*place, results.paper("quadcv", 10)) == 0
+
+
+def test_the_first_sentence_counts_the_pairs_where_nothing_arrived(statements):
+    results = statements.read()
+    main = [row for row in results.rows if row.group == "main"]
+    first = headlines(results.study, results.rows, "")[0]
+    won, raced = map(int, re.search(r"on (\d+) of (\d+) pairs of model and family", first).groups())
+    left = int(re.search(r"On (\d+) more, none of these rows arrived", first).group(1))
+    assert won <= raced
+    assert raced + left == len({(row.task, row.family) for row in main})
 
 
 def test_what_is_compared_has_one_judge(statements):

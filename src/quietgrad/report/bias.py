@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from .names import family_name, task_name
-from .numbers import number
+from .numbers import number, with_error
 
 NAME = "bias.json"
 FORMAT = 1
@@ -28,7 +28,9 @@ def bias_rows(directory: Path) -> list[dict[str, str]]:
                 "label": row["label"],
                 "draws": str(row["draws"]),
                 "bias": f"{number(bias, 2)} ± {number(error, 1)}",
-                "variance": number(variance),
+                "variance": with_error(
+                    variance, row["variance_error"] / plain if "variance_error" in row else None
+                ),
                 "mse": number(variance + bias),
             }
         )

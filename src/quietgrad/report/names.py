@@ -32,6 +32,7 @@ FAMILIES = {
     "mixture": "Mixture of Gaussians",
     "real-nvp": "Real NVP",
     "real-nvp-affine": "Real NVP with shift and scale",
+    "real-nvp-scaled": "Real NVP, learned scales",
     "real-nvp-whitened": "Real NVP, whitened",
     "autoregressive-flow": "Autoregressive flow",
     "spline-flow": "Spline couplings",
@@ -46,8 +47,16 @@ LABELS = {
     "zvcv-gd to convergence": "ZVCV-GD, to convergence",
     "stl": "STL",
     "quadcv-fast": "QuadCV, fast",
-    "nocv, decaying": "NoCV, decaying step",
-    "quiet, decaying": "quiet, 2 draws, decaying step",
+    "nocv, decaying": "NoCV, falling step",
+    "quadcv, decaying": "QuadCV, falling step",
+    "quiet, decaying": "quiet, falling step",
+    "nocv 50, decaying": "NoCV, 50 draws, falling step",
+    "quadcv 50, decaying": "QuadCV, 50 draws, falling step",
+    "nocv closed": "NoCV, closed entropy",
+    "nocv stl": "NoCV, STL",
+    "quadcv closed": "QuadCV, closed entropy",
+    "quadcv stl": "QuadCV, STL",
+    **{f"nocv, rate {rate}": f"NoCV, rate {rate}" for rate in ("0.1", "0.01", "0.001", "0.0001")},
 }
 
 

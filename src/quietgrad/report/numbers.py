@@ -16,6 +16,12 @@ def number(value: float | None, digits: int = 3) -> str:
     return f"{value:,.{places}f}".replace("-", "−")
 
 
+def with_error(value: float, error: float | None, digits: int = 3) -> str:
+    """A number with one digit of its standard error, if that is known."""
+    told = number(value, digits)
+    return told if error is None else f"{told} ± {number(error, 1)}"
+
+
 def nats(value: float) -> str:
     """An ELBO: two decimals, or none for the huge ones of an early end."""
     if not math.isfinite(value):

@@ -167,7 +167,9 @@ def _clock(study: StoredStudy) -> str:
     if Clock.OWN in clocks:
         told.append("each timed cell alone on its machine; compilation and evaluation are not counted")
     if Clock.NONE in clocks:
-        told.append("some cells ran beside others and have none; `quietgrad study time` gives them one")
+        told.append(
+            "some cells ran beside others and have none, for which there is quietgrad study time"
+        )
     return "; ".join(told) or "nothing finished"
 
 

@@ -26,12 +26,13 @@ def headlines(study: StoredStudy, rows: Sequence[Row], summary: str) -> list[str
     elif not study.timed:
         found = [
             f"Counted in steps, {label_name(_leader(races))} was within 1 nat of the best ELBO first, "
-            f"or with less than twice the steps, on {_where(races, _winners(races)[_leader(races)])}.",
+            f"or with less than twice the steps, on {_where(races, _winners(races)[_leader(races)])}."
+            f"{_others(main, races)}",
             "What to use depends on the seconds of a step, which these runs do not have: `quietgrad "
             "study time` measures them.",
         ]
     else:
-        found = [_found(races), _use(races)]
+        found = [f"{_found(races)}{_others(main, races)}", _use(races)]
     return [*found, *([summary] if summary else [])]
 
 
@@ -111,6 +112,14 @@ def _found(races: Sequence[Sequence[Row]]) -> str:
 def _where(races: Sequence[Sequence[Row]], wins: int) -> str:
     many = len({race[0].family for race in races}) > 1
     return f"{wins} of {len(races)} {'pairs of model and family' if many else 'models'}"
+
+
+def _others(rows: Sequence[Row], races: Sequence[Sequence[Row]]) -> str:
+    """How many tasks and families are not in the count, because nothing arrived there."""
+    left = len(_races(rows)) - len(races)
+    if not left:
+        return ""
+    return f" On {left} more, none of these rows arrived in most of its repetitions."
 
 
 def _use(races: Sequence[Sequence[Row]]) -> str:

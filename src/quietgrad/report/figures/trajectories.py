@@ -10,6 +10,7 @@ from ...study.records import Record
 from .. import canvas
 from ..curves import STATISTICS, Curve, curve, decay, late_limits
 from ..names import BASELINES, FAMILIES, family_name, in_order, label_name, styles
+from ..numbers import listed
 from ..stored_study import StoredStudy, draws_of, has_draws
 from .plan import Plan
 
@@ -84,9 +85,18 @@ def elbo_grid(study: StoredStudy, family: str, x: str, statistic: str) -> Figure
         if limits[task] is not None:
             axis.set_ylim(*limits[task])
 
-    note = f"{statistic} over repetitions; shaded: range; moving average with factor {factor:g}"
-    if x == "seconds" and study.timing is not None:
-        note += "\nseconds: steps × the time of a step, measured apart; auto and saa timed as they ran"
+    def note(drawn: Sequence[Record]) -> str:
+        told = f"{statistic} over repetitions; shaded: range"
+        if crowded(drawn):
+            told += f" (with more than {FEW} rows in a panel: of {'/'.join(map(label_name, BASELINES))})"
+        told += f"; moving average with factor {factor:g}"
+        if x == "seconds" and study.timing is not None:
+            told += "\nseconds: steps × the time of a step, measured apart"
+            own = dict.fromkeys(label_name(r.cell.label) for r in drawn if r.cell.ends_itself)
+            ran = "they" if len(own) > 1 else "it"
+            told += f"; {listed([*own])} timed as {ran} ran" if own else ""
+        return told
+
     return _grid(study, family, "ELBO (nats)", x, panel, "elbo", factor, note)
 
 
@@ -107,7 +117,9 @@ def ratio_grid(study: StoredStudy, family: str, statistic: str) -> Figure:
         plain = looks.get("nocv")
         axis.axhline(1.0, color=plain.colour if plain else "#444444", lw=1.2)
 
-    note = f"{statistic} over repetitions; NoCV is 1 by definition"
+    def note(_: Sequence[Record]) -> str:
+        return f"{statistic} over repetitions; NoCV is 1 by definition"
+
     return _grid(study, family, "variance ratio", "step", panel, "variance_ratio", 0.0, note)
 
 
@@ -119,7 +131,7 @@ def _grid(
     panel: Panel,
     column: str,
     factor: float,
-    note: str,
+    note: Callable[[Sequence[Record]], str],
 ) -> Figure:
     runs = [run for run in study.main if run.cell.family == family]
     if x == "step":
@@ -157,8 +169,17 @@ def _grid(
             named = "joined" if x == "seconds" and study.timing is not None else x
             canvas.finish_axis(axis, None if below else named)
     drawn = [run for run in runs if run.cell.label in shown]
-    canvas.legend(figure, styles(study.done), shown, f"{note}\n{repetitions_told(drawn)}")
+    canvas.legend(figure, styles(study.done), shown, f"{note(drawn)}\n{repetitions_told(drawn)}")
     return figure
+
+
+def crowded(runs: Sequence[Record]) -> bool:
+    """Whether some panel has more rows than `FEW`."""
+    rows: dict[tuple[str, int | None], set[str]] = {}
+    for run in runs:
+        for count in draws_of(runs) if run.cell.draws is None else [run.cell.draws]:
+            rows.setdefault((run.cell.task, count), set()).add(run.cell.label)
+    return max(map(len, rows.values()), default=0) > FEW
 
 
 def repetitions_told(runs: Sequence[Record]) -> str:

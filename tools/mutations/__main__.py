@@ -77,16 +77,20 @@ def main(arguments: list[str] | None = None) -> int:
         return _summary([m for m in chosen if m.name in known], known)
     os.nice(options.nice)
     random.Random(0).shuffle(chosen)
+    chosen.sort(key=lambda mutant: mutant.name in known)  # those that nobody has judged come first
     with Workshop() as workshop:
         # Of the files as they were copied: what is edited meanwhile is not what is judged.
         stamps = {mutant.name: _stamp(mutant) for mutant in chosen}
-        waiting: list[str] = []
+        # Of a run that was stopped before it confirmed them.
+        stored = {name: known.get(name, {}) for name in stamps}
+        waiting = [name for name, one in stored.items() if one.get("outcome") == DOUBTFUL]
+        waiting = [name for name in waiting if stored[name]["stamp"] == stamps[name]]
         until = time.monotonic() + 60 * options.minutes
         for number, mutant in enumerate(chosen, 1):
             stamp = stamps[mutant.name]
-            before = known.get(mutant.name, {})
+            before = stored[mutant.name]
             settled = before.get("stamp") == stamp and before["outcome"] in (KILLED, SURVIVED)
-            if settled and not options.survivors:
+            if mutant.name in waiting or (settled and not options.survivors):
                 continue
             if time.monotonic() > until:
                 break

@@ -116,14 +116,23 @@ class Touched:
         # By file of the package: tests that have failed for a mutant in it.
         self.killers: dict[str, list[str]] = stored.get("killers", {})
 
-    def add(self, lines: Iterable[str], known: Sequence[Block]) -> None:
-        """What a run has recorded."""
+    def add(self, lines: Iterable[str], known: Sequence[Block]) -> set[str]:
+        """What a run has recorded; the tests that passed."""
+        names = set()
         for line in lines:
             name, seconds, hits, passed = json.loads(line)
             if passed:
+                names.add(name)
                 at = [f"{known[hit].file}:{known[hit].first}" for hit in hits]
                 before = self.tests.get(name, (seconds, []))
                 self.tests[name] = min(seconds, before[0]), sorted({*at, *before[1]})
+        return names
+
+    def through(self, file: str, block: Block) -> list[str]:
+        """The tests that are known to pass through a block, the quickest first."""
+        place = f"{file}:{block.first}"
+        found = [(seconds, name) for name, (seconds, hits) in self.tests.items() if place in hits]
+        return [name for _, name in sorted(found)]
 
     def killed(self, file: str, test: str) -> None:
         """A test has failed for a mutant in a file."""

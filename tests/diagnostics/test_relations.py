@@ -11,8 +11,8 @@ from quietgrad.diagnostics.chains import Chains
 from quietgrad.diagnostics.comparison import by_chains
 from quietgrad.diagnostics.draws import Draws
 from quietgrad.diagnostics.linear_response import PAIRS, linear_response
-from quietgrad.diagnostics.metric import metric_of
-from quietgrad.diagnostics.modes import dips
+from quietgrad.diagnostics.metric import Metric, metric_of
+from quietgrad.diagnostics.modes import dips, stays_away
 from quietgrad.diagnostics.settings import Diagnostics
 from quietgrad.evaluation.points import Points, sobol_pairs
 from quietgrad.families import split
@@ -96,3 +96,35 @@ def test_the_worst_draws_have_no_say_in_the_metric():
     slope[worst] = 1e6 * rng.standard_normal((np.count_nonzero(worst), 2))
     metric = metric_of(Draws(z, z, values, values, slope, 1))
     np.testing.assert_allclose(metric.covariance, np.diag(std**2), atol=1e-9)
+
+
+def two_modes(log_mass):
+    """Unit Gaussians at -5 and 5 of the first coordinate, the second one heavier by `log_mass`."""
+
+    def log_density(z):
+        heights = jnp.stack([-0.5 * (z[0] + 5) ** 2, log_mass - 0.5 * (z[0] - 5) ** 2])
+        return jax.nn.logsumexp(heights) - 0.5 * jnp.sum(z[1:] ** 2)
+
+    return log_density
+
+
+@pytest.mark.parametrize(("log_mass", "counts"), [(2.0, True), (-1.0, True), (-8.0, False)])
+def test_scouts_tell_of_a_mode_by_its_mass(log_mass, counts):
+    """Lighter than q's own, too, down to the mass that matters; and by no coordinate's scale."""
+    log_density, rng = two_modes(log_mass), np.random.default_rng(3)
+    for scale in (1.0, 30.0):
+        stretch = np.array([1.0, scale])
+        metric = Metric(np.zeros(2), stretch)
+        stretched = Target.from_logdensity(lambda z: log_density(z / stretch), dim=2)  # noqa: B023
+        there = Points(stretched, np.dtype(float))
+
+        def states(place, count):
+            z = stretch * (np.array([place, 0.0]) + rng.standard_normal((60, count, 2)))  # noqa: B023
+            values = there(z.reshape(-1, 2))[0].reshape(z.shape[:2])  # noqa: B023
+            return Chains(z[0], z, values, 0.9)
+
+        found = stays_away(there, states(-5.0, 40), states(5.0, 10), metric, stretch)
+        assert bool(found) is counts
+        # Heights are averages of chi squares, rooms logs of sds of 40 states: errors below 0.2 each.
+        assert all(abs(one.log_mass - log_mass) < 1.0 for one in found)
+        assert all(abs(one.place[0] - 5) < 1.0 for one in found)

@@ -53,6 +53,7 @@ def main(arguments: list[str] | None = None) -> int:
         "--survivors", action="store_true", help="judge again what was judged and not killed"
     )
     parser.add_argument("--check", action="store_true", help="only look whether patterns are found")
+    parser.add_argument("--seconds", type=float, default=ENOUGH, help="of tests for one mutant")
     parser.add_argument("--nice", type=int, default=10, help="how much others go before")
     parser.add_argument("--minutes", type=float, default=math.inf, help="begin no mutant after these")
     parser.add_argument("--results", type=Path)
@@ -95,7 +96,7 @@ def main(arguments: list[str] | None = None) -> int:
             if time.monotonic() > until:
                 break
             began = computed()
-            outcome, said = _try(workshop, mutant)
+            outcome, said = _try(workshop, mutant, options.seconds)
             waiting += [mutant.name] * (outcome == KILLED)
             known[mutant.name] = {
                 "outcome": DOUBTFUL if outcome == KILLED else outcome,
@@ -116,7 +117,7 @@ def main(arguments: list[str] | None = None) -> int:
     return _summary([m for m in chosen if m.name in known], known)
 
 
-def _try(workshop: Workshop, mutant: Mutant) -> tuple[str, str]:
+def _try(workshop: Workshop, mutant: Mutant, seconds: float) -> tuple[str, str]:
     """The outcome, of which a kill has yet to be confirmed, and what was said."""
     selection = shlex.split(mutant.tests)
     try:
@@ -124,16 +125,16 @@ def _try(workshop: Workshop, mutant: Mutant) -> tuple[str, str]:
     except Gone as gone:
         return GONE, str(gone)
     # Those beside the code, then those that name it.
-    found = workshop.tested(selection, bug, seconds=ENOUGH)
+    found = workshop.tested(selection, bug, seconds=seconds)
     if found.code in (0, NONE):
-        selection = related(bug.file)
-        found = workshop.tested(selection, bug, seconds=ENOUGH)
+        selection = list(dict.fromkeys([*related(bug.file), *workshop.passing_through(bug)]))
+        found = workshop.tested(selection, bug, seconds=seconds)
     if found.code in (0, NONE):
         return SURVIVED, found.said
     if found.code not in FAILURES:
         return UNFIT, f"pytest ended with {found.code}: {found.said}"
     # An import that fails, or a loop without end, has no test of its own.
-    if not found.failed and workshop.tested(selection, bug, seconds=ENOUGH, without=True).code != 0:
+    if not found.failed and workshop.tested(selection, bug, seconds=seconds, without=True).code != 0:
         return UNFIT, f"{' '.join(selection)} fails without the bug, too"
     return KILLED, found.failed[0] if found.failed else found.said
 

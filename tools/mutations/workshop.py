@@ -24,7 +24,17 @@ import pytest
 
 from .finding import Place
 from .preloaded import CHECKER, PACKAGE, preload, replace_code, revive
-from .touched import SOURCE, Recorder, Touched, Turns, innermost, instrument, instrumented, silent
+from .touched import (
+    SOURCE,
+    Recorder,
+    Touched,
+    Turns,
+    innermost,
+    instrument,
+    instrumented,
+    names_at,
+    silent,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 LARGE = (
@@ -144,7 +154,8 @@ class Workshop:
         plugins: list[object] = [Revive(), Recorder(lines)]
         if bug is not None and seconds < math.inf:
             block = innermost(self._blocks, bug.file, bug.line)
-            plugins.append(Turns(self.touched, bug.file, block, seconds))
+            names = names_at(bug.text, bug.file, bug.line)
+            plugins.append(Turns(self.touched, bug.file, block, names, seconds))
         with broken or contextlib.nullcontext():
             with warnings.catch_warnings(action="ignore"):  # jax's, of forks after it has computed
                 child = os.fork()

@@ -61,6 +61,10 @@ SWAPS: dict[type[ast.AST], type[ast.AST]] = {
 }
 
 
+# Functions of which two arguments may be swapped.
+COMMUTE = {"min", "max", "minimum", "maximum", "fmin", "fmax", "hypot", "logaddexp", "add", "multiply"}
+
+
 class Change(NamedTuple):
     """One expression of a file and what takes its place.
 
@@ -138,8 +142,8 @@ def _mutated(node: ast.expr) -> Iterator[str]:
             yield repr(1 - value if value in (0, 1) else value + 1)
         case ast.Constant(value=float() as value):
             yield repr(value * 2 if value else 1.0)
-        case ast.Call(args=[first, second, *rest]) if not isinstance(first, ast.Starred):
-            if not isinstance(second, ast.Starred):
+        case ast.Call(args=[first, second, *rest], func=called) if not isinstance(first, ast.Starred):
+            if not isinstance(second, ast.Starred) and ast.unparse(called).split(".")[-1] not in COMMUTE:
                 yield _unparsed(node, args=[second, first, *rest])
 
 
@@ -155,7 +159,7 @@ def _text(node: ast.expr) -> bool:
 
 
 def _annotations(tree: ast.AST) -> set[int]:
-    """Expressions that compute nothing: annotations, defaults of dataclass decorators, messages."""
+    """Expressions that compute nothing: annotations, decorators, messages, and checks of lengths."""
     skipped: set[int] = set()
     for node in ast.walk(tree):
         parts: list[ast.AST | None] = []
@@ -170,6 +174,8 @@ def _annotations(tree: ast.AST) -> set[int]:
                 parts = [*node.decorator_list, *node.bases]
             case ast.Raise() | ast.Assert() | ast.JoinedStr():
                 parts = [node]
+            case ast.Call(func=ast.Name(id="zip"), keywords=keywords):
+                parts = [keyword.value for keyword in keywords]
         skipped |= {id(each) for part in parts if part is not None for each in ast.walk(part)}
     return skipped
 

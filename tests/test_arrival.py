@@ -1,13 +1,14 @@
 """Arrivals are held: noise around the mark, lost crossings, gaps, and ends."""
 
 import math
+import statistics
 import subprocess
 import sys
 
 import numpy as np
 import pytest
 
-from quietgrad.evaluation.arrival import HOLD, arrival, arrival_index
+from quietgrad.evaluation.arrival import HOLD, arrival, arrival_index, held_index
 
 MARK = -100.0
 
@@ -117,3 +118,30 @@ def test_both_clocks_are_read_at_the_same_evaluation():
 def test_it_takes_no_jax():
     code = "import sys, quietgrad.evaluation.arrival; sys.exit('jax' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def literal(elbo, mark, hold):
+    """From the first place on from which every window has a (lower) median at the mark."""
+    size, elbo = min(hold, len(elbo)), [-math.inf if math.isnan(x) else x for x in elbo]
+    windows = [elbo[i : i + size] for i in range(len(elbo) - size + 1)]
+    stays = [statistics.median_low(window) >= mark for window in windows]
+    start = next((i for i in range(len(stays)) if all(stays[i:])), None)
+    if start is None:
+        return None
+    found = arrival_index(elbo[start:], mark, hold)
+    return None if found is None else start + found
+
+
+@pytest.mark.parametrize("hold", [1, 2, 4, HOLD])
+def test_who_stays_at_the_mark_to_the_end_is_as_the_definition_says(hold):
+    rng, found = np.random.default_rng(hold), []
+    for length in range(1, 15):
+        for trend in (-0.5, 0.0, 0.5):
+            for _ in range(20):
+                # Whole numbers, many of which are the mark itself, and some that are none.
+                elbo = np.round(MARK + trend * np.arange(length) / 3 + rng.standard_normal(length))
+                elbo[rng.random(length) < 0.1] = math.nan
+                found.append(held_index(elbo, MARK, hold))
+                assert found[-1] == literal(elbo.tolist(), MARK, hold)
+    # All three kinds were among them: from the first on, later, and never.
+    assert {None, 0} < set(found)

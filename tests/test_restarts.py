@@ -131,6 +131,15 @@ def test_time_that_runs_out_leaves_the_best_so_far(key):
     assert np.isfinite(result.elbo)
 
 
+def test_the_clock_is_that_of_all_starts(key):
+    """It has not gone back behind the last moment of the last start, whichever start was the best."""
+    moments = []
+    method = qg.Sgd(steps=40, evaluate_every=10, by_clock=False)
+    result = qg.fit(GAUSSIAN, method=method, restarts=3, callback=moments.append, key=key)
+    assert agreement(result).best != 2, "another key, or the last start's own clock would do"
+    assert result.clock["optimise"] >= max(moment.seconds for moment in moments)
+
+
 @pytest.mark.parametrize("method", ["auto", qg.Sgd(steps=40)])
 def test_an_interruption_ends_all_of_them(method, key):
     moments = []

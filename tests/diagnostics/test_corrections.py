@@ -12,6 +12,7 @@ from numpyro.infer import MCMC, NUTS
 from posteriors import full_rank, mean_field, newton
 
 from quietgrad import LowRank, MeanField, RealNVP, Target
+from quietgrad.diagnostics.for_nuts import nuts_start
 from quietgrad.diagnostics.psis import smooth
 
 MEAN, COVARIANCE = np.asarray(posteriors.MEAN), posteriors.COVARIANCE
@@ -157,3 +158,14 @@ def test_a_pytree_target_gets_pytrees_to_start_from():
     )
     start = mean_field(target, np.zeros(3), np.ones(3)).for_nuts(chains=5)
     assert jax.tree.map(jnp.shape, start.init_params) == {"a": (5,), "b": (5, 2)}
+
+
+def test_nuts_starts_at_draws_of_the_posterior():
+    """Taken by their weights where those can be relied on: q's own draws are half an sd off."""
+    result = full_rank(posteriors.gaussian(), MEAN + [0, 0, 0.5], COVARIANCE)
+    chains = 500
+    found = nuts_start(result.target, result.q, np.random.default_rng(0), chains)
+    # Weights of a Gaussian half an sd away are worth exp(-1/4) of as many draws.
+    error = np.sqrt((1 + np.exp(0.25)) / chains)
+    assert np.all(np.abs(np.mean(found.points, axis=0) - MEAN) < 5 * error)
+    np.testing.assert_allclose(found.init_params, found.points)

@@ -15,8 +15,8 @@ from quietgrad.diagnostics.charts import PlainChart
 from quietgrad.diagnostics.diagnose import diagnose
 from quietgrad.diagnostics.diagnosis import Ending, Verdict
 from quietgrad.diagnostics.draws import draw
-from quietgrad.diagnostics.long_chains import Begun, Settled, run_on, settled
-from quietgrad.diagnostics.metric import metric_of
+from quietgrad.diagnostics.long_chains import Begun, Settled, _metric_of_states, run_on, settled
+from quietgrad.diagnostics.metric import Metric, metric_of
 from quietgrad.diagnostics.settings import Diagnostics
 from quietgrad.diagnostics.watched import Watched
 from quietgrad.evaluation.points import Points
@@ -190,3 +190,20 @@ def test_a_result_draws_from_the_chains_and_keeps_them_when_saved(key, tmp_path)
     narrow.save(tmp_path / "narrow.quietgrad")
     loaded = qg.load(tmp_path / "narrow.quietgrad")
     np.testing.assert_array_equal(loaded.posterior(key, 500).points, drawn.points)
+
+
+@pytest.mark.parametrize("dense", [False, True])
+def test_few_states_draw_the_metric_towards_them_and_no_further(dense, rng):
+    """States that are all the same say that the posterior is narrower, never that it has no width; many
+    states have the last word, whatever the metric before."""
+    root = np.array([0.5, 2.0, 1.0])
+    old = Metric(np.ones(3), np.diag(root) if dense else root)
+    still = _metric_of_states(old, np.full((2, 2, 3), 4.0))
+    np.testing.assert_allclose(still.center, 4.0)
+    assert np.all(still.std > 0.2 * old.std)
+    assert np.all(still.std < old.std)
+    std = np.array([3.0, 0.1, 7.0])
+    many = _metric_of_states(old, std * rng.standard_normal((400, 40, 3)))
+    # 4,000 states that count, and three of the old metric's.
+    expected = np.sqrt((4000 * std**2 + 3 * root**2) / 4003)
+    np.testing.assert_allclose(many.std, expected, rtol=5 / np.sqrt(8000))

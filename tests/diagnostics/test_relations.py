@@ -1,5 +1,7 @@
 """Relations that parts of a verdict keep: late states, chains at rest, dips, linear response."""
 
+import statistics
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,12 +10,15 @@ from jax.flatten_util import ravel_pytree
 
 from quietgrad import LowRank, Target
 from quietgrad.diagnostics.chains import Chains
-from quietgrad.diagnostics.comparison import by_chains
+from quietgrad.diagnostics.comparison import by_chains, by_weights
 from quietgrad.diagnostics.draws import Draws
 from quietgrad.diagnostics.linear_response import PAIRS, linear_response
-from quietgrad.diagnostics.metric import metric_of
-from quietgrad.diagnostics.modes import dips
+from quietgrad.diagnostics.metric import Metric, metric_of
+from quietgrad.diagnostics.modes import dips, stays_away
+from quietgrad.diagnostics.propriety.findings import displaced, furthest
+from quietgrad.diagnostics.psis import smooth
 from quietgrad.diagnostics.settings import Diagnostics
+from quietgrad.diagnostics.shapes import Shapes, shapes_of
 from quietgrad.evaluation.points import Points, sobol_pairs
 from quietgrad.families import split
 
@@ -96,3 +101,137 @@ def test_the_worst_draws_have_no_say_in_the_metric():
     slope[worst] = 1e6 * rng.standard_normal((np.count_nonzero(worst), 2))
     metric = metric_of(Draws(z, z, values, values, slope, 1))
     np.testing.assert_allclose(metric.covariance, np.diag(std**2), atol=1e-9)
+
+
+def two_modes(log_mass):
+    """Unit Gaussians at -5 and 5 of the first coordinate, the second one heavier by `log_mass`."""
+
+    def log_density(z):
+        heights = jnp.stack([-0.5 * (z[0] + 5) ** 2, log_mass - 0.5 * (z[0] - 5) ** 2])
+        return jax.nn.logsumexp(heights) - 0.5 * jnp.sum(z[1:] ** 2)
+
+    return log_density
+
+
+@pytest.mark.parametrize(("log_mass", "counts"), [(2.0, True), (-1.0, True), (-8.0, False)])
+def test_scouts_tell_of_a_mode_by_its_mass(log_mass, counts):
+    """Lighter than q's own, too, down to the mass that matters; and by no coordinate's scale."""
+    log_density, rng = two_modes(log_mass), np.random.default_rng(3)
+    for scale in (1.0, 30.0):
+        stretch = np.array([1.0, scale])
+        metric = Metric(np.zeros(2), stretch)
+        stretched = Target.from_logdensity(lambda z: log_density(z / stretch), dim=2)  # noqa: B023
+        there = Points(stretched, np.dtype(float))
+
+        def states(place, count):
+            z = stretch * (np.array([place, 0.0]) + rng.standard_normal((60, count, 2)))  # noqa: B023
+            values = there(z.reshape(-1, 2))[0].reshape(z.shape[:2])  # noqa: B023
+            return Chains(z[0], z, values, 0.9)
+
+        found = stays_away(there, states(-5.0, 40), states(5.0, 10), metric, stretch)
+        assert bool(found) is counts
+        # Heights are averages of chi squares, rooms logs of sds of 40 states: errors below 0.2 each.
+        assert all(abs(one.log_mass - log_mass) < 1.0 for one in found)
+        assert all(abs(one.place[0] - 5) < 1.0 for one in found)
+
+
+SETTINGS = Diagnostics()
+
+
+def scores(estimates, errors, truth):
+    """Their spread must be one and their mean zero if errors are what they say."""
+    z = (np.array(estimates) - truth) / np.array(errors)
+    assert np.all(np.isfinite(z))
+    return z
+
+
+def assert_honest(z, *, nonlinear=0.0):
+    """Of some hundred replicates: the errors of a mean and of a spread, and what is of higher order."""
+    assert abs(np.mean(z)) < 5 / np.sqrt(z.size) + nonlinear
+    assert abs(np.std(z) - 1) < 5 / np.sqrt(2 * z.size) + nonlinear
+
+
+@pytest.mark.parametrize(("shift", "std"), [(0.0, 1.0), (0.4, 0.8)])
+def test_errors_of_weighted_moments_are_honest(shift, std):
+    """Draws of N(0, 1) weighted to N(shift, std^2), in two coordinates of other places and scales."""
+    rng, found = np.random.default_rng(4), []
+    for _ in range(200):
+        e = rng.standard_normal((400, 2))
+        log_weights = -0.5 * ((e[:, 0] - shift) / std) ** 2 + 0.5 * e[:, 0] ** 2
+        found.append(
+            by_weights(np.array([5.0, -300.0]) + np.array([0.1, 40.0]) * e, smooth(log_weights))
+        )
+    shifts = np.array([one.shift for one in found])
+    ratios = np.array([one.log_ratio for one in found])
+    truth = np.array([shift / std, 0.0]), np.array([-np.log(std), 0.0])
+    if not shift:
+        # All weights are the same: nothing is left but rounding.
+        assert np.max(np.abs(shifts)) < 1e-12
+        assert np.max(np.abs(ratios)) < 1e-12
+        return
+    for k in range(2):
+        means = scores(shifts[:, k], [one.shift_error[k] for one in found], truth[0][k])
+        scales = scores(ratios[:, k], [one.log_ratio_error[k] for one in found], truth[1][k])
+        assert_honest(means, nonlinear=0.15)
+        assert_honest(scales, nonlinear=0.15)
+
+
+@pytest.mark.parametrize(("memory", "count"), [(0.0, 8), (0.6, 60), (0.9, 60)])
+def test_chains_are_followed_to_where_they_would_end(memory, count):
+    """Autoregressive chains from a q that is off and too wide, whose limit N(0, 1) they do not reach."""
+    rng, found = np.random.default_rng(5), []
+    # A t with count - 2 degrees of freedom is wider than a normal.
+    wider = np.sqrt((count - 2) / (count - 4))
+    place, scale = np.array([5.0, -300.0]), np.array([0.1, 40.0])
+    # Draws of q at its quantiles, so that the chains are all that is random.
+    q = np.array([statistics.NormalDist(0.5, 1.3).inv_cdf(p) for p in (np.arange(2000) + 0.5) / 2000])
+    for _ in range(150):
+        z = [0.5 + 1.3 * rng.standard_normal((count, 2))]
+        for _ in range(9):
+            z.append(memory * z[-1] + np.sqrt(1 - memory**2) * rng.standard_normal((count, 2)))
+        states = place + scale * np.array(z)
+        made = Chains(states[0], states[1:], np.zeros((9, count)), 0.9)
+        found.append(by_chains(place + scale * q[:, None], made, SETTINGS))
+    for k in range(2):
+        shifts = scores([one.shift[k] for one in found], [one.shift_error[k] for one in found], -0.5)
+        assert_honest(shifts / wider, nonlinear=0.1 if count < 10 else 0.2)
+        truth = np.log(1.3)
+        known = [one for one in found if np.isfinite(one.log_ratio_error[k])]
+        assert len(known) > 100
+        ratios = scores([o.log_ratio[k] for o in known], [o.log_ratio_error[k] for o in known], truth)
+        assert abs(np.median(ratios)) < 0.6
+
+
+def test_shapes_do_not_depend_on_signs_places_and_scales():
+    """A funnel with a skewed driver, a banana, and a skewed coordinate that another one only follows."""
+    rng = np.random.default_rng(6)
+    skewed = rng.exponential(size=4000)
+    e = rng.standard_normal((4000, 2))
+    funnel = np.stack([skewed, np.exp(-skewed) * e[:, 0], e[:, 1]], axis=1)
+    banana = np.stack([e[:, 0], e[:, 0] ** 2 + e[:, 0] + 0.3 * e[:, 1], skewed], axis=1)
+    metric = Metric(np.zeros(3), np.ones(3))
+    for states, shapes in (
+        (funnel, ((0, [1]), None, None)),
+        (banana, (None, (1, 0), None)),
+    ):
+        for signs in ([1, 1, 1], [-1, 1, -1], [1, -1, 1]):
+            moved = np.array([3.0, -100.0, 0.0]) + np.array([0.01, 7.0, 1.0]) * signs * states
+            assert shapes_of(moved, metric) == shapes
+        turned = shapes_of(states[:, ::-1], metric)
+        assert turned == Shapes(*shapes).at(np.array([2, 1, 0]))
+    # What follows a skewed coordinate in a straight line is not bent.
+    followed = np.stack([skewed, skewed + 0.5 * e[:, 0], e[:, 1]], axis=1)
+    assert shapes_of(followed, metric).banana is None
+
+
+@pytest.mark.parametrize("dim", [1, 5, 300])
+def test_the_furthest_coordinates_come_first(dim):
+    moved = np.random.default_rng(7).exponential(size=dim)
+    found = furthest(moved)
+    assert found == np.argsort(-moved)[: len(found)].tolist()
+    assert len(found) >= min(dim, 5)
+    zero, one = np.zeros(dim), np.ones(dim)
+    away = displaced(100.0 * (np.arange(dim) == dim - 1), one, zero, one, 10.0)
+    assert away == [dim - 1]
+    assert displaced(zero, one, zero, one, 10.0) == []
+    assert displaced(zero, one / 20, zero, one, 10.0)

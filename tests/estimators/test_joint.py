@@ -129,6 +129,17 @@ def test_exact_for_quadratic_rows(key):
     assert ratio(Joint(Pathwise(draws=2, entropy="closed"), order=2), target, q, None, key) > 1e-2
 
 
+def test_pairs_see_the_same_slope_whichever_rows_they_meet(key):
+    """Of rows with quadratic likelihoods, once every row was seen: the slope of all of them."""
+    target, q = regression(), family("mean-field", 3)
+    made = Joint(Pathwise(sampler="antithetic", entropy="closed", draws=2))
+    state, step = eqx.filter_jit(made.init)(target, q), eqx.filter_jit(made.step)
+    found = [step(batch_of(target, BATCH, k), q, state, key=k)[0].grad.loc for k in jr.split(key, 2)]
+    every = jax.grad(target.log_density)(q.mean())
+    for one in found:
+        assert_same(one, every, operations=100 * ROWS)
+
+
 @pytest.mark.slow
 def test_order_one_takes_the_rows_out_of_the_location(key):
     """Pairs are exact for the location of a quadratic, so that all its noise is that of the rows."""

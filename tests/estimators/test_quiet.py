@@ -16,7 +16,7 @@ from subjects import ALIKE, EXACT, cast, family, in_turn, target_2d
 import quietgrad as qg
 from quietgrad import families
 from quietgrad.estimators import Pathwise, entropy, samplers
-from quietgrad.estimators.quiet import MOST, QuietState, relative_variances
+from quietgrad.estimators.quiet import MOST, PAIRS, QuietState, relative_variances
 from quietgrad.families import HasMoments
 from quietgrad.families.bases import Normal
 from quietgrad.targets import LogisticRegression
@@ -233,3 +233,31 @@ def test_pairs_of_even_gradients_are_twice_as_noisy(key):
     ratios = eqx.filter_jit(relative_variances)(target, q, key=key)
     # Squares of that thousandth, times moments of the draws below a hundred.
     np.testing.assert_allclose(ratios[jnp.array([0, 2])], [1.0, 2.0], rtol=1e-4)
+
+
+def test_a_look_is_made_of_unbiased_variances(key):
+    """Literally: from the gradients at each pair, their half sums have an unknown mean and their half
+    differences the mean zero."""
+    target, q = target_2d("curved"), qg.MeanField(jnp.array([0.3, -0.2]), jnp.array([-0.4, 0.1]))
+    e = q.base.sample((PAIRS, 2), q.dtype, key=key)
+
+    def gradient(e, stick):
+        def value(loc, log_std):
+            z = loc + jnp.exp(log_std) * e
+            still = jax.lax.stop_gradient((loc, log_std))
+            log_q = -0.5 * jnp.sum(((z - still[0]) / jnp.exp(still[1])) ** 2)
+            return target.log_density(z) - (log_q if stick else -jnp.sum(log_std))
+
+        return jnp.concatenate(jax.grad(value, (0, 1))(q.loc, q.log_std))
+
+    gradients = jax.jit(jax.vmap(gradient, (0, None)), static_argnums=1)
+    independent, paired = [], []
+    for stick in (False, True):
+        plus, minus = (np.asarray(gradients(s * e, stick)) for s in (1, -1))
+        even = np.sum(np.var((plus + minus) / 2, axis=0, ddof=1))
+        odd = np.sum(np.mean(((plus - minus) / 2) ** 2, axis=0))
+        independent.append(even + odd)
+        paired.append(2 * even)
+    expected = np.array(independent + paired) / independent[0]
+    ratios = eqx.filter_jit(relative_variances)(target, q, key=key)
+    np.testing.assert_allclose(ratios, expected, rtol=1e-9)

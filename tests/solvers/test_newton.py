@@ -268,3 +268,29 @@ def test_a_target_that_is_flat_in_one_direction_has_an_expected_gain():
     )
     assert found == own
     assert np.isfinite(found.nats)
+
+
+class Counted(Points):
+    """Counts what Hessians cost: their draws times the dimension."""
+
+    products = 0
+
+    def curvature(self, z, basis):
+        """One product with each column of the basis at each draw."""
+        self.products += z.shape[0] * basis.shape[1]
+        return super().curvature(z, basis)
+
+
+@pytest.mark.parametrize("dim", [2, 8, 30])
+def test_hessians_keep_to_their_products(dim):
+    target = qg.Target.from_logdensity(lambda z: -0.5 * jnp.sum(z**2), dim=dim)
+    q = qg.FullRank.init(dim, key=jr.key(0))
+    points = Counted(target, q.dtype)
+    solver = Newton(hessian_products=64, least_draws=4, most_draws=32)
+    gradient, hessian = solver._averages(points, q, q.host_root(), np.random.default_rng(0))
+    # As many draws as the products allow, but for the bounds and the pairs that draws come in.
+    assert points.products <= max(64, 4 * dim)
+    assert points.products >= min(64, 32 * dim) - 2 * dim
+    root = q.host_root()
+    np.testing.assert_allclose(hessian, -root.T @ root, atol=1e-6)
+    assert gradient.shape == (dim,)

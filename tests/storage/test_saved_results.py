@@ -20,6 +20,7 @@ from subjects import cast
 
 import quietgrad as qg
 from quietgrad import families
+from quietgrad._numerics.lapack import INLINE
 from quietgrad.adapters import flowjax
 from quietgrad.methods import REGISTRY as METHODS
 from quietgrad.results.refined import ChainDiagnostics, Refined
@@ -27,7 +28,8 @@ from quietgrad.results.result import Remembered
 from quietgrad.results.saving import RESULT, Described
 from quietgrad.results.storage.classes import class_of
 from quietgrad.results.storage.file import DIGEST, LENGTH
-from quietgrad.targets.stored import NEEDS_MODEL, NO_MAP
+from quietgrad.targets import AbstractNamedModel
+from quietgrad.targets.stored import NEEDS_MODEL, NO_MAP, StoredModel, about
 
 FORMATS = sorted(path.name for path in Path(__file__).parent.glob("format_*"))
 
@@ -478,3 +480,43 @@ def test_files_of_every_format_are_read(form):
 
 def test_the_present_format_has_golden_files():
     assert f"format_{RESULT.format}" in FORMATS
+
+
+class Roots(AbstractNamedModel):
+    """A model with a matrix of this side, whose root it hands out."""
+
+    side: int = eqx.field(static=True)
+
+    def constrain(self, point):
+        x = jnp.linspace(-1.0, 1.0, self.side)
+        kernel = jnp.exp(-jnp.square(x[:, None] - x[None, :]) * jnp.exp(point["z"][0]))
+        return {"root": jnp.linalg.cholesky(kernel + jnp.eye(self.side))}
+
+    def log_likelihoods(self, point):
+        return {}
+
+    def observed(self):
+        return {}
+
+    def dims(self):
+        return {}
+
+    def coords(self):
+        return {}
+
+    def predictive(self, draws, args, kwargs, *, key):
+        return {}
+
+
+@pytest.mark.parametrize("side", [20, 37])
+def test_a_stored_map_calls_lapack_for_as_many_draws_as_one_thread_does(side):
+    """20^3 operations of 25 draws are the limit itself, which is too many."""
+    target = qg.Target(
+        lambda p: -0.5 * jnp.sum(p["z"] ** 2), example={"z": jnp.zeros(1)}, model=Roots(side)
+    )
+    found = about(target, np.dtype(float))
+    assert found.at_once * side**3 < INLINE <= (found.at_once + 1) * side**3
+    z = jnp.linspace(-1.0, 1.0, 2 * found.at_once)[:, None]
+    ours = jax.vmap(StoredModel(found).constrain)(z)["root"]
+    theirs = jnp.stack([target.constrain(point)["root"] for point in z[:: found.at_once]])
+    np.testing.assert_allclose(ours[:: found.at_once], theirs, rtol=1e-12, atol=1e-12)

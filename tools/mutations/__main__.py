@@ -53,6 +53,7 @@ def main(arguments: list[str] | None = None) -> int:
         "--survivors", action="store_true", help="judge again what was judged and not killed"
     )
     parser.add_argument("--check", action="store_true", help="only look whether patterns are found")
+    parser.add_argument("--seconds", type=float, default=ENOUGH, help="of tests for one mutant")
     parser.add_argument("--nice", type=int, default=10, help="how much others go before")
     parser.add_argument("--minutes", type=float, default=math.inf, help="begin no mutant after these")
     parser.add_argument("--results", type=Path)
@@ -77,21 +78,25 @@ def main(arguments: list[str] | None = None) -> int:
         return _summary([m for m in chosen if m.name in known], known)
     os.nice(options.nice)
     random.Random(0).shuffle(chosen)
+    chosen.sort(key=lambda mutant: mutant.name in known)  # those that nobody has judged come first
     with Workshop() as workshop:
         # Of the files as they were copied: what is edited meanwhile is not what is judged.
         stamps = {mutant.name: _stamp(mutant) for mutant in chosen}
-        waiting: list[str] = []
+        # Of a run that was stopped before it confirmed them.
+        stored = {name: known.get(name, {}) for name in stamps}
+        waiting = [name for name, one in stored.items() if one.get("outcome") == DOUBTFUL]
+        waiting = [name for name in waiting if stored[name]["stamp"] == stamps[name]]
         until = time.monotonic() + 60 * options.minutes
         for number, mutant in enumerate(chosen, 1):
             stamp = stamps[mutant.name]
-            before = known.get(mutant.name, {})
+            before = stored[mutant.name]
             settled = before.get("stamp") == stamp and before["outcome"] in (KILLED, SURVIVED)
-            if settled and not options.survivors:
+            if mutant.name in waiting or (settled and not options.survivors):
                 continue
             if time.monotonic() > until:
                 break
             began = computed()
-            outcome, said = _try(workshop, mutant)
+            outcome, said = _try(workshop, mutant, options.seconds)
             waiting += [mutant.name] * (outcome == KILLED)
             known[mutant.name] = {
                 "outcome": DOUBTFUL if outcome == KILLED else outcome,
@@ -112,7 +117,7 @@ def main(arguments: list[str] | None = None) -> int:
     return _summary([m for m in chosen if m.name in known], known)
 
 
-def _try(workshop: Workshop, mutant: Mutant) -> tuple[str, str]:
+def _try(workshop: Workshop, mutant: Mutant, seconds: float) -> tuple[str, str]:
     """The outcome, of which a kill has yet to be confirmed, and what was said."""
     selection = shlex.split(mutant.tests)
     try:
@@ -120,16 +125,16 @@ def _try(workshop: Workshop, mutant: Mutant) -> tuple[str, str]:
     except Gone as gone:
         return GONE, str(gone)
     # Those beside the code, then those that name it.
-    found = workshop.tested(selection, bug, seconds=ENOUGH)
+    found = workshop.tested(selection, bug, seconds=seconds)
     if found.code in (0, NONE):
-        selection = related(bug.file)
-        found = workshop.tested(selection, bug, seconds=ENOUGH)
+        selection = list(dict.fromkeys([*related(bug.file), *workshop.passing_through(bug)]))
+        found = workshop.tested(selection, bug, seconds=seconds)
     if found.code in (0, NONE):
         return SURVIVED, found.said
     if found.code not in FAILURES:
         return UNFIT, f"pytest ended with {found.code}: {found.said}"
     # An import that fails, or a loop without end, has no test of its own.
-    if not found.failed and workshop.tested(selection, bug, seconds=ENOUGH, without=True).code != 0:
+    if not found.failed and workshop.tested(selection, bug, seconds=seconds, without=True).code != 0:
         return UNFIT, f"{' '.join(selection)} fails without the bug, too"
     return KILLED, found.failed[0] if found.failed else found.said
 

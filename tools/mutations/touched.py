@@ -3,7 +3,8 @@
 The sources of the copy get a call at the start of every block of every function (a body, a branch, a
 loop). Every run of tests in it then says which blocks each test passed through, and what it took. A
 mutant is judged by tests that failed for its neighbours, then by those that are known to pass through
-its block, then by those that nobody has seen yet, the quickest first. A jitted function that an
+its block, then by those that nobody has seen yet: these that name its function, class or module first,
+and different functions before the other cases of one. A jitted function that an
 earlier test of the same process has traced is not passed through again, so the map has gaps: in rooms
 of such functions all other tests of the selection follow. It is a cache beside this file, not a
 result.
@@ -11,6 +12,8 @@ result.
 
 import ast
 import builtins
+import collections
+import inspect
 import json
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -116,14 +119,23 @@ class Touched:
         # By file of the package: tests that have failed for a mutant in it.
         self.killers: dict[str, list[str]] = stored.get("killers", {})
 
-    def add(self, lines: Iterable[str], known: Sequence[Block]) -> None:
-        """What a run has recorded."""
+    def add(self, lines: Iterable[str], known: Sequence[Block]) -> set[str]:
+        """What a run has recorded; the tests that passed."""
+        names = set()
         for line in lines:
             name, seconds, hits, passed = json.loads(line)
             if passed:
+                names.add(name)
                 at = [f"{known[hit].file}:{known[hit].first}" for hit in hits]
                 before = self.tests.get(name, (seconds, []))
                 self.tests[name] = min(seconds, before[0]), sorted({*at, *before[1]})
+        return names
+
+    def through(self, file: str, block: Block) -> list[str]:
+        """The tests that are known to pass through a block, the quickest first."""
+        place = f"{file}:{block.first}"
+        found = [(seconds, name) for name, (seconds, hits) in self.tests.items() if place in hits]
+        return [name for _, name in sorted(found)]
 
     def killed(self, file: str, test: str) -> None:
         """A test has failed for a mutant in a file."""
@@ -151,22 +163,63 @@ class Touched:
 
 
 class Turns:
-    """A plugin of pytest: orders tests by their ranks, and leaves out what is over the time."""
+    """A plugin of pytest: orders tests by their ranks, and leaves out what is over the time.
 
-    def __init__(self, touched: Touched, file: str, block: Block | None, seconds: float):
+    `names` are those of what the bug is in: its module, class and function.
+    """
+
+    def __init__(
+        self, touched: Touched, file: str, block: Block | None, names: Sequence[str], seconds: float
+    ):
         self._touched, self._place, self._seconds = touched, (file, block), seconds
+        self._names = [_plain(name) for name in names]
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        ranked = [(self._touched.rank(item.nodeid, *self._place), item) for item in items]
-        order = sorted(((rank, n) for n, (rank, _) in enumerate(ranked) if rank is not None))
+        cases, texts = collections.Counter[str](), dict[str, str]()
+        order = []
+        for number, item in enumerate(items):
+            rank = self._touched.rank(item.nodeid, *self._place)
+            if rank is None:
+                continue
+            function = item.nodeid.partition("[")[0]
+            if function not in texts:
+                texts[function] = _plain(_source(item))
+            text = texts[function] + _plain(item.nodeid)
+            named = sum(name in text for name in self._names)
+            unseen = (-named, cases[function]) if item.nodeid not in self._touched.tests else (0, 0)
+            cases[function] += 1
+            order.append((rank[0], unseen, rank[1], number))
         total, chosen = 0.0, []
-        for _, number in order:
+        for *_, number in sorted(order):
             total += self._touched.tests.get(items[number].nodeid, (UNSEEN,))[0]
             if total > self._seconds and chosen:
                 break
             chosen.append(items[number])
         items[:] = chosen
+
+
+def _plain(text: str) -> str:
+    """Without what names and the labels of cases are written with: `low-rank`, `low_rank`, `LowRank`."""
+    return text.lower().replace("_", "").replace("-", "")
+
+
+def _source(item: pytest.Item) -> str:
+    try:
+        return inspect.getsource(getattr(item, "function", object))
+    except (OSError, TypeError):
+        return ""
+
+
+def names_at(text: str, file: str, line: int) -> list[str]:
+    """Of the module, and of the classes and functions that a line is in."""
+    inside = [
+        node.name
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.FunctionDef | ast.ClassDef)
+        and node.lineno <= line <= (node.end_lineno or node.lineno)
+    ]
+    return [Path(file).stem, *inside]
 
 
 def innermost(known: Iterable[Block], file: str, line: int) -> Block | None:

@@ -24,7 +24,17 @@ import pytest
 
 from .finding import Place
 from .preloaded import CHECKER, PACKAGE, preload, replace_code, revive
-from .touched import SOURCE, Recorder, Touched, Turns, innermost, instrument, instrumented, silent
+from .touched import (
+    SOURCE,
+    Recorder,
+    Touched,
+    Turns,
+    innermost,
+    instrument,
+    instrumented,
+    names_at,
+    silent,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 LARGE = (
@@ -57,6 +67,8 @@ PROGRAMS = Path(tempfile.gettempdir()) / "quietgrad-mutations-programs"
 FAILED = ("FAILED ", "ERROR ")
 # A file that says that tests ran in a process of their own, all of the selection.
 ALONE = "alone"
+# How many files of tests are added to a selection because they pass through a block.
+FURTHER = 3
 # Times of change that no file had before.
 SECONDS = itertools.count(int(time.time()) + 1)
 
@@ -110,6 +122,8 @@ class Workshop:
         copy(self.root)
         self._blocks = instrument(self.root)
         self.touched = Touched()
+        # Tests that have passed in this copy, without a bug or with another one than theirs.
+        self._passed: set[str] = set()
         _prepare(self.root)
         return self
 
@@ -140,7 +154,8 @@ class Workshop:
         plugins: list[object] = [Revive(), Recorder(lines)]
         if bug is not None and seconds < math.inf:
             block = innermost(self._blocks, bug.file, bug.line)
-            plugins.append(Turns(self.touched, bug.file, block, seconds))
+            names = names_at(bug.text, bug.file, bug.line)
+            plugins.append(Turns(self.touched, bug.file, block, names, seconds))
         with broken or contextlib.nullcontext():
             with warnings.catch_warnings(action="ignore"):  # jax's, of forks after it has computed
                 child = os.fork()
@@ -148,7 +163,9 @@ class Workshop:
                 self._child(output, [*(["-x"] if first_only else []), *selection], broken, plugins)
             status = _wait(child)
         if lines.exists():
-            self.touched.add(lines.read_text(encoding="utf-8").splitlines(), self._blocks)
+            self._passed |= self.touched.add(
+                lines.read_text(encoding="utf-8").splitlines(), self._blocks
+            )
         if status is None:
             return Tested(-2, f"not done after {PATIENCE} s, of which most was waiting", ())
         text = output.read_text(encoding="utf-8", errors="replace")
@@ -167,12 +184,20 @@ class Workshop:
         self.touched.save()
         return Tested(1 if code < 0 else code, said[-1] if said else "", tuple(failed))
 
+    def passing_through(self, bug: "Bug") -> list[str]:
+        """Files with the quickest tests that are known to pass through the block of a bug."""
+        block = innermost(self._blocks, bug.file, bug.line)
+        names = self.touched.through(bug.file, block) if block is not None else []
+        files = dict.fromkeys(name.partition("::")[0] for name in names)
+        return [file for file in files if (self.root / file).exists()][:FURTHER]
+
     def failing(self, tests: Iterable[str]) -> set[str]:
         """Which of some tests fail without any bug, in one run of all of them.
 
-        Files that cannot be collected and runs that end early leave all of them in doubt.
+        A test that has passed in this copy needs no second run. Files that cannot be collected and runs
+        that end early leave all of them in doubt.
         """
-        every = list(dict.fromkeys(tests))
+        every = [test for test in dict.fromkeys(tests) if test not in self._passed]
         found = self.tested(every, first_only=False) if every else None
         if found is None or found.code == 0:
             return set()

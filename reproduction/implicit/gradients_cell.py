@@ -56,8 +56,9 @@ def rows(name: str, spec: dict[str, Any], seed: int) -> list[dict[str, Any]]:
                 name, energy, made, params, step, times * dim, spec["repeats"], jr.key(seed)
             )
             row = {"problem": name, "seed": seed, "share": share, "chains_over_dim": times, "dim": dim}
-            for rule, each in errors.items():
-                own = {"rule": rule, "mse": float(np.mean(each)), "step_size": float(jnp.exp(step))}
+            for rule in RULES:
+                mse = float(np.mean(errors[rule]))
+                own = {"rule": rule, "mse": mse, "step_size": float(jnp.exp(step))}
                 found.append(row | own)
     return found
 

@@ -47,6 +47,8 @@ RULES = {
 def rows(name: str, spec: dict[str, Any], seed: int) -> list[dict[str, Any]]:
     """Mean squared errors at several moments of a fit by Stein weights, by rule and number of chains."""
     problem, found = problem_of(name), []
+    if problem.draws is None:
+        raise ValueError(f"{name} has no exact draws")
     dim = problem.train.shape[1]
     for share, energy in _along(problem, spec, seed).items():
         made, params = prepared(energy, problem.train)
@@ -100,8 +102,10 @@ def _errors(
     key: Any,
 ) -> dict[str, Any]:
     """Squared errors of independent sets of chains that begin at exact draws."""
-    problem = problem_of(name)
-    truth = -ravel_pytree(jax.grad(problem.log_z)(energy))[0]
+    exact, log_z = problem_of(name).draws, problem_of(name).log_z
+    assert exact is not None
+    assert log_z is not None
+    truth = -ravel_pytree(jax.grad(log_z)(energy))[0]
 
     def estimate(x: Any, w: Any) -> Any:
         mean = lambda p: w @ jax.vmap(made.model, in_axes=(None, 0))(p, x)  # noqa: E731
@@ -109,7 +113,7 @@ def _errors(
 
     def once(key: Any) -> dict[str, Any]:
         key_draws, key_moves = jr.split(key)
-        at = placed(made.model, params, problem.draws(energy, key_draws, chains), step)
+        at = placed(made.model, params, exact(energy, key_draws, chains), step)
         run = Mala(), made.model, params, at, made.scale, MOVES
         ends, _, points = recycled(*run, adapt=False, key=key_moves)
         found = {}

@@ -2,7 +2,7 @@
 
 from .langevin import Langevin
 from .mala import Mala
-from .move import AbstractMove, Chains, Recycled, moved, placed, recycled
+from .move import AbstractMove, Chains, Moved, Recycled, moved, placed, recycled
 
 REGISTRY: dict[str, type[AbstractMove]] = {
     "mala": Mala,
@@ -15,6 +15,7 @@ __all__ = [
     "Chains",
     "Langevin",
     "Mala",
+    "Moved",
     "Recycled",
     "moved",
     "placed",

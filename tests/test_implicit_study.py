@@ -27,7 +27,13 @@ def spec_of(study):
 
 @pytest.mark.turns(2, first=1)
 @pytest.mark.parametrize(
-    "part", [pytest.param("scores", marks=pytest.mark.slow), "distances", "energies"]
+    "part",
+    [
+        pytest.param("scores", marks=pytest.mark.slow),
+        pytest.param("gradients", marks=pytest.mark.slow),
+        "distances",
+        "energies",
+    ],
 )
 @pytest.mark.filterwarnings("ignore")
 def test_a_small_spec_runs_and_goes_on(study, tmp_path, part):
@@ -77,6 +83,103 @@ def test_known_constants_agree_with_quadrature(study):
     weights = jnp.array([[4.0, 1.0], [-0.5, 5.0]])
     exact = 2 * np.log(np.pi) - np.linalg.slogdet(np.asarray(weights))[1]
     np.testing.assert_allclose(plane_log_z(Ica(weights)), exact, rtol=1e-3)
+
+
+@pytest.mark.parametrize("name", ["gaussian", "rbm", "ica"])
+def test_exact_draws_are_of_the_energy(study, name, key):
+    """The mean of the energy's gradient over them is minus that of log Z."""
+    import jax
+    import jax.numpy as jnp
+    import jax.random as jr
+    from jax.flatten_util import ravel_pytree
+    from oracles import assert_mean
+    from reproduction.implicit.energies import PROBLEMS
+
+    problem = PROBLEMS[name]()
+    exact, log_z = problem.draws, problem.log_z
+    assert exact is not None
+    assert log_z is not None
+
+    @jax.jit
+    def gradients(key):
+        leaves, form = jax.tree.flatten(problem.energy)
+        keys = jr.split(key, len(leaves))
+        moved = [x + 0.1 * jr.normal(k, x.shape) for x, k in zip(leaves, keys, strict=True)]
+        energy = jax.tree.unflatten(form, moved)
+        x = exact(energy, key, 20_000)
+        each = jax.vmap(lambda x: ravel_pytree(jax.grad(lambda e: e(x))(energy))[0])(x)
+        return each, -ravel_pytree(jax.grad(log_z)(energy))[0]
+
+    each, truth = gradients(key)
+    # What lies above the diagonal of the Gaussian's root is no parameter.
+    moving = np.asarray(jnp.std(each, axis=0) > 0)
+    assert_mean(np.asarray(each)[:, moving], np.asarray(truth)[moving])
+    assert not np.any(np.asarray(truth)[~moving])
+
+
+def rows_of_a_study(ours, theirs):
+    """Rows of three seeds, in which Stein weights have `ours` everywhere, and the others `theirs`."""
+    from reproduction.implicit.claims import CONTENDERS, DEFAULT, PLAIN, STEIN_SCORE
+
+    noise, share = [-0.001, 0.0, 0.001], {"share": 1.0, "seed": 0}
+    return {
+        "scores": [
+            {"target": "t", "estimator": name, "median": value} | share
+            for name, value in ((PLAIN, theirs), (STEIN_SCORE, ours))
+        ],
+        "gradients": [
+            {"problem": "p", "rule": rule, "mse": value, "chains_over_dim": 2} | share
+            for rule, value in (("plain mean", theirs), (DEFAULT, ours))
+        ],
+        "energies": [
+            {"problem": p, "method": m, "log_likelihood": -v + n, "train": 0.0, "seed": s}
+            for p in ("a", "b", "c")
+            for m, v in (("stein", ours), ("cd", theirs), ("pcd", theirs))
+            for s, n in enumerate(noise)
+        ],
+        "distances": [
+            {"target": t, "method": m, "sliced": v + n, "sliced_error": 0.001, "share": 1.0, "seed": s}
+            for t in ("a", "b", "c", "d")
+            for m, v in (("uivi-stein", ours), *((m, theirs) for m in CONTENDERS))
+            for s, n in enumerate(noise)
+        ],
+    }
+
+
+def test_claims_follow_the_rows(study):
+    from reproduction.implicit.claims import said
+
+    good, bad = (said(rows_of_a_study(*values)) for values in ((0.1, 1.0), (1.0, 0.1)))
+    assert len(good) == len(bad) == 1 + 1 + 4 + 5
+    assert all("does not hold" in line for line in bad[:2])
+    assert all("**holds**" in line for line in good[:2])
+    assert "above CD-k" in good[2]
+    assert "below persistent CD" in bad[2]
+    assert [line for line in good if "three of five: holds" in line]
+    assert [line for line in bad if "three of five: is not shown" in line]
+    assert [line for line in good if "four of six: holds** (4 of 4" in line]
+    assert [line for line in bad if "four of six: is not shown** (0 of 4" in line]
+
+
+def test_a_missing_contender_counts_against_the_claim(study):
+    from reproduction.implicit.claims import said
+
+    rows = rows_of_a_study(0.1, 1.0)
+    rows["distances"] = [r for r in rows["distances"] if (r["target"], r["method"]) != ("a", "ksivi")]
+    found = said(rows)
+    assert [line for line in found if "not run: ksivi" in line]
+    assert [line for line in found if "four of six: is not shown** (3 of 4" in line]
+
+
+def test_figures_are_drawn_from_rows(study, tmp_path):
+    from reproduction.implicit.figures import draw
+    from reproduction.implicit.page import rows_of
+
+    stored = rows_of(study.HERE / "cells")
+    draw(stored, tmp_path)
+    parts = {"scores": "implicit-scores.svg", "gradients": "energy-gradients.svg"}
+    for part, name in parts.items():
+        assert (tmp_path / name).exists() == bool(stored[part])
 
 
 def test_stored_cells_are_tables(study):

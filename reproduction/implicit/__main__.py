@@ -80,6 +80,11 @@ def plan(spec: dict[str, Any], cells: Path) -> dict[str, Callable[[], list[dict[
 
         return rows(name, method, spec["energies"], seed)
 
+    def gradients(name: str, seed: int) -> list[dict[str, Any]]:
+        from .gradients_cell import rows
+
+        return rows(name, spec["gradients"], seed)
+
     # One seed after the other: a run that is stopped has whole comparisons.
     for seed in range(spec["seeds"]):
         for name in spec["scores"]["targets"]:
@@ -89,6 +94,8 @@ def plan(spec: dict[str, Any], cells: Path) -> dict[str, Callable[[], list[dict[
             for method in spec["distances"]["methods"]:
                 cell = functools.partial(distances, name, method, seed)
                 made[f"distances-{name}-{method}-{seed}"] = cell
+        for name in spec["gradients"]["problems"]:
+            made[f"gradients-{name}-{seed}"] = functools.partial(gradients, name, seed)
         for name in spec["energies"]["problems"]:
             for method in spec["energies"]["methods"]:
                 cell = functools.partial(energies, name, method, seed)

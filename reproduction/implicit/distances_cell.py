@@ -34,7 +34,7 @@ def rows(
 
     def watch(share: float, steps: int, q: Any, state: Any) -> None:
         del state
-        draws = np.asarray(eqx.filter_jit(lambda q: q.sample(jr.key(seed + 50), REFERENCE))(q))
+        draws = np.asarray(_sampled(q, jr.key(seed + 50)))
         ends = {"seconds": share * seconds, "share": share, "steps": steps}
         found.append({"target": name, "method": method, "seed": seed, **ends, **distances(draws, truth)})
 
@@ -50,6 +50,11 @@ def rows(
         watch=watch,
     )
     return found
+
+
+@eqx.filter_jit
+def _sampled(q: Any, key: Any) -> Any:
+    return q.sample(key, REFERENCE)
 
 
 def floor(name: str, cache: Path) -> dict[str, Any]:

@@ -11,12 +11,16 @@ import numpy as np
 
 
 class Problem(NamedTuple):
-    """An energy at its start, rows to fit, rows to test, and log Z of a fitted energy (None: by AIS)."""
+    """An energy at its start, rows to fit, rows to test, and log Z of a fitted energy (None: by AIS).
+
+    `draws(energy, key, count)` are exact draws of e^{-E} / Z where these are known.
+    """
 
     energy: Any
     train: np.ndarray
     test: np.ndarray
-    log_z: Callable[[Any], float] | None
+    log_z: Callable[[Any], jax.Array] | None
+    draws: Callable[[Any, jax.Array, int], jax.Array] | None = None
 
 
 class Gaussian(eqx.Module):
@@ -38,10 +42,14 @@ def gaussian(dim: int = 10) -> Problem:
 
     def log_z(e):
         log_det = jnp.sum(jnp.log(jnp.abs(jnp.diagonal(e.root))))
-        return float(0.5 * dim * np.log(2 * np.pi) - log_det)
+        return 0.5 * dim * np.log(2 * np.pi) - log_det
+
+    def draws(e, key, count):
+        u = jr.normal(key, (dim, count), e.mean.dtype)
+        return e.mean[None, :] + jnp.linalg.solve(jnp.tril(e.root).T, u).T
 
     start = Gaussian(jnp.zeros(dim), jnp.eye(dim) * 0.5)
-    return Problem(start, data[:1000], data[1000:], log_z)
+    return Problem(start, data[:1000], data[1000:], log_z, draws)
 
 
 class Rbm(eqx.Module):
@@ -59,17 +67,30 @@ class Rbm(eqx.Module):
         return quadratic - jnp.sum(jax.nn.softplus(self.hidden + self.weights @ (x / std)))
 
 
-def rbm_log_z(e: Rbm) -> float:
-    """Exact: given hidden units the visible ones are normal, so that Z is a sum over 2^12 of them."""
+def _rbm_parts(e: Rbm) -> tuple[jax.Array, jax.Array]:
+    """Given hidden units the visible ones are normal: log masses of all 2^12, and what they add to b."""
     units = e.hidden.shape[0]
-    states = jnp.asarray(np.unpackbits(np.arange(2**units, dtype=">u4").view(np.uint8)).reshape(-1, 32))
-    h = states[:, 32 - units :].astype(e.weights.dtype)
+    states = np.unpackbits(np.arange(2**units, dtype=">u4").view(np.uint8)).reshape(-1, 32)
+    h = jnp.asarray(states[:, 32 - units :], e.weights.dtype)
     pull = h @ e.weights
     std = jnp.exp(e.log_std)
     log_mass = h @ e.hidden + jnp.sum(pull * (e.visible / std)[None] + 0.5 * pull**2, axis=1)
-    dim = e.visible.shape[0]
-    total = jax.nn.logsumexp(log_mass) + 0.5 * dim * np.log(2 * np.pi) + jnp.sum(e.log_std)
-    return float(total)
+    return log_mass, pull * std[None]
+
+
+def rbm_log_z(e: Rbm) -> jax.Array:
+    """Exact: a sum over the states of the hidden units."""
+    constant = 0.5 * e.visible.shape[0] * np.log(2 * np.pi)
+    return jax.nn.logsumexp(_rbm_parts(e)[0]) + constant + jnp.sum(e.log_std)
+
+
+def rbm_draws(e: Rbm, key: jax.Array, count: int) -> jax.Array:
+    """A hidden state by its mass, and a normal draw given it."""
+    key_state, key_noise = jr.split(key)
+    log_mass, shift = _rbm_parts(e)
+    state = jr.categorical(key_state, log_mass, shape=(count,))
+    noise = jr.normal(key_noise, (count, e.visible.shape[0]), e.visible.dtype)
+    return e.visible[None] + shift[state] + jnp.exp(e.log_std)[None] * noise
 
 
 def rbm(dim: int = 10, units: int = 12) -> Problem:
@@ -84,7 +105,7 @@ def rbm(dim: int = 10, units: int = 12) -> Problem:
     x = h @ weights + rng.normal(size=(3000, dim))
     small = 0.05 * jr.normal(jr.key(0), (units, dim))
     start = Rbm(small, jnp.zeros(dim), jnp.zeros(units), jnp.full(dim, jnp.log(1.2)))
-    return Problem(start, x[:2000], x[2000:], rbm_log_z)
+    return Problem(start, x[:2000], x[2000:], rbm_log_z, rbm_draws)
 
 
 class Ica(eqx.Module):
@@ -106,9 +127,13 @@ def ica(dim: int = 8) -> Problem:
     x = source @ mix.T
 
     def log_z(e):
-        return float(dim * np.log(np.pi) - jnp.linalg.slogdet(e.weights)[1])
+        return dim * np.log(np.pi) - jnp.linalg.slogdet(e.weights)[1]
 
-    return Problem(Ica(0.5 * jnp.eye(dim)), x[:2000], x[2000:], log_z)
+    def draws(e, key, count):
+        u = jr.uniform(key, (dim, count), e.weights.dtype, 1e-6, 1 - 1e-6)
+        return jnp.linalg.solve(e.weights, jnp.log(jnp.tan(0.5 * jnp.pi * u))).T
+
+    return Problem(Ica(0.5 * jnp.eye(dim)), x[:2000], x[2000:], log_z, draws)
 
 
 class Mlp(eqx.Module):
@@ -137,12 +162,13 @@ def _mlp(data: np.ndarray, widths: tuple[int, ...]) -> Mlp:
     return Mlp(tuple(layers), jnp.asarray(data.mean(0)), jnp.asarray(std))
 
 
-def plane_log_z(e: Any) -> float:
+@eqx.filter_jit
+def plane_log_z(e: Any) -> jax.Array:
     """Quadrature on a grid over [-6, 6]^2, beyond which the quadratic term leaves nothing."""
     axis = np.linspace(-6, 6, 401)
     grid = jnp.asarray(np.stack(np.meshgrid(axis, axis), -1).reshape(-1, 2))
     values = jax.lax.map(e, grid, batch_size=4096)
-    return float(jax.nn.logsumexp(-values) + 2 * np.log(axis[1] - axis[0]))
+    return jax.nn.logsumexp(-values) + 2 * np.log(axis[1] - axis[0])
 
 
 def rings() -> Problem:

@@ -6,7 +6,13 @@ from typing import Any, NamedTuple
 import jax.random as jr
 
 from quietgrad.estimators import Ksivi, Pathwise, SemiImplicitPathwise, Sivi
-from quietgrad.estimators.scores import ChainMean, SharedImportance, SteinChain, SteinLinearised
+from quietgrad.estimators.scores import (
+    ChainMean,
+    HmcChain,
+    SharedImportance,
+    SteinChain,
+    SteinLinearised,
+)
 from quietgrad.families import ParticleMixture, SemiImplicit
 
 DRAWS = 32
@@ -27,6 +33,11 @@ METHODS: dict[str, Method] = {
     "uivi": Method(SemiImplicit.init, SemiImplicitPathwise(ChainMean(), draws=DRAWS), "UIVI"),
     "uivi-stein": Method(
         SemiImplicit.init, SemiImplicitPathwise(SteinChain(), draws=DRAWS), "UIVI + Stein"
+    ),
+    "uivi-stein-short": Method(
+        SemiImplicit.init,
+        SemiImplicitPathwise(SteinChain(HmcChain(0, 3, 5)), draws=DRAWS),
+        "UIVI + Stein, three transitions",
     ),
     "stein-linearised": Method(
         SemiImplicit.init,

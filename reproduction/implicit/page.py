@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from .claims import CONTENDERS, DEFAULT, distance, gradient_ratio, interval, likelihoods, order, said
+
 BEGIN, END = "<!-- study: begin -->", "<!-- study: end -->"
 
 
@@ -17,21 +19,32 @@ def write(cells: Path, here: Path) -> None:
     before, rest = text.split(BEGIN)
     after = rest.split(END)[1]
     page.write_text(before + BEGIN + "\n\n" + "\n".join(sections(cells)) + "\n" + END + after)
+    from .figures import draw
+
+    draw(rows_of(cells), here.parents[1] / "docs" / "images")
 
 
 def sections(cells: Path) -> list[str]:
-    """The three parts, each if it has cells."""
+    """The claims, and the four parts, each if it has cells."""
+    stored = rows_of(cells)
+    lines = ["### What the rows say", ""]
+    seconds = {r["seconds"] for r in stored["distances"] if r["method"] in CONTENDERS}
+    if seconds:
+        lines += [f"Draws are compared after {max(seconds):.0f} processor seconds of training.", ""]
+    lines += [*said(stored), ""]
+    parts = {"scores": scores, "distances": distances, "gradients": gradients, "energies": energies}
+    for name, part in parts.items():
+        if stored[name]:
+            lines += part(stored[name])
+    return lines
+
+
+def rows_of(cells: Path) -> dict[str, list[dict[str, Any]]]:
+    """All stored rows by their part, in the order of the plan as far as names have it."""
     stored: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for file in sorted(cells.glob("*.json")):
         stored[file.stem.split("-")[0]] += json.loads(file.read_text())
-    lines: list[str] = []
-    if stored["scores"]:
-        lines += scores(stored["scores"])
-    if stored["distances"]:
-        lines += distances(stored["distances"])
-    if stored["energies"]:
-        lines += energies(stored["energies"])
-    return lines
+    return stored
 
 
 def _mean(values: list[float]) -> float:
@@ -41,9 +54,9 @@ def _mean(values: list[float]) -> float:
 def scores(rows: list[dict[str, Any]]) -> list[str]:
     """Median squared error of the score relative to UIVI's, along training, for each target."""
     lines = ["### Error of the score along training", ""]
-    for target in _order(row["target"] for row in rows):
+    for target in order(row["target"] for row in rows):
         own = [row for row in rows if row["target"] == target]
-        shares = _order(row["share"] for row in own)
+        shares = order(row["share"] for row in own)
         seeds = len({row["seed"] for row in own})
         head = " | ".join(f"after {share:.0%}" for share in shares)
         title = (
@@ -55,7 +68,7 @@ def scores(rows: list[dict[str, Any]]) -> list[str]:
             "|---" * (3 + len(shares)) + "|",
         ]
         plain = _cell(own, "UIVI, 5 + 5 states", shares, "median")
-        for name in _order(row["estimator"] for row in own):
+        for name in order(row["estimator"] for row in own):
             values = _cell(own, name, shares, "median")
             ratios = " | ".join(f"{v / p:.2g}" for v, p in zip(values, plain, strict=True))
             some = [row for row in own if row["estimator"] == name]
@@ -76,7 +89,7 @@ def _cell(rows: list[dict[str, Any]], name: str, shares: list[float], key: str) 
 def distances(rows: list[dict[str, Any]]) -> list[str]:
     """Sliced Wasserstein distance and MMD at the end, by target and method."""
     last = [row for row in rows if row["share"] == 1.0]
-    targets, methods = _order(r["target"] for r in last), _order(r["method"] for r in last)
+    targets, methods = order(r["target"] for r in last), order(r["method"] for r in last)
     lines = ["### Distance to the posterior", ""]
     lines += [
         "Sliced Wasserstein distance to reference draws, in their standard deviations, ± its standard"
@@ -84,51 +97,67 @@ def distances(rows: list[dict[str, Any]]) -> list[str]:
     lines += ["error; `reference` is that between two halves of the reference.", ""]
     lines += ["| method | " + " | ".join(targets) + " |", "|---" * (1 + len(targets)) + "|"]
     for method in methods:
-        parts = []
-        for target in targets:
-            some = [r for r in last if (r["target"], r["method"]) == (target, method)]
-            if not some:
-                parts.append("–")
-                continue
-            value = _mean([r["sliced"] for r in some])
-            error = np.sqrt(np.mean([r["sliced_error"] ** 2 for r in some]) / len(some))
-            if len(some) > 1:
-                error = max(error, np.std([r["sliced"] for r in some], ddof=1) / np.sqrt(len(some)))
-            parts.append(f"{value:.3f} ± {error:.3f}")
+        found = [distance(last, target, method) for target in targets]
+        parts = ["–" if d is None else f"{d[0]:.3f} ± {d[1]:.3f}" for d in found]
         lines.append(f"| {method} | " + " | ".join(parts) + " |")
     lines.append("")
     return lines
+
+
+def gradients(rows: list[dict[str, Any]]) -> list[str]:
+    """The gradient's error by rule, along training, for each problem and number of chains."""
+    lines = ["### Error of an energy's gradient along training", ""]
+    lines += [
+        "Mean squared error of E_p ∇E over that of the plain mean of as many chains. Chains begin at",
+        "exact draws of p and make five MALA moves; `ends` are the places after them, `all points` the",
+        "starts and every proposal, with the masses of Metropolis' rule. All rows have the same",
+        'gradients in x. `the default` is what `method="stein"` uses.',
+        "",
+    ]
+    for problem in order(r["problem"] for r in rows):
+        own = [r for r in rows if r["problem"] == problem]
+        shares, counts = order(r["share"] for r in own), order(r["chains_over_dim"] for r in own)
+        seeds = len({r["seed"] for r in own})
+        lines += [f"**{problem}**, d = {own[0]['dim']}, {seeds} seed{'s' if seeds > 1 else ''}.", ""]
+        head = " | ".join(f"{c}d, {share:.0%}" for c in counts for share in shares)
+        lines += [f"| rule | {head} |", "|---" * (1 + len(shares) * len(counts)) + "|"]
+        for rule in sorted(order(r["rule"] for r in own), key=_plain_first):
+            parts = []
+            for count in counts:
+                for share in shares:
+                    at = [r for r in own if (r["chains_over_dim"], r["share"]) == (count, share)]
+                    parts.append(f"{gradient_ratio(at, rule):.2g}")
+            lines.append(f"| {rule} | " + " | ".join(parts) + " |")
+        lines.append("")
+    return lines
+
+
+def _plain_first(rule: str) -> tuple[bool, bool, str]:
+    return not rule.startswith("plain"), rule == DEFAULT, rule
 
 
 def energies(rows: list[dict[str, Any]]) -> list[str]:
-    """Held-back log likelihood by problem and method, and the gradient's error."""
-    problems, methods = _order(r["problem"] for r in rows), _order(r["method"] for r in rows)
-    lines = ["### Energies", "", "Mean log likelihood of held-back rows at equal processor seconds.", ""]
-    lines += ["| method | " + " | ".join(problems) + " |", "|---" * (1 + len(problems)) + "|"]
-    for method in methods:
-        parts = []
-        for problem in problems:
-            some = [r for r in rows if (r["problem"], r["method"]) == (problem, method)]
-            values = [r["log_likelihood"] for r in some]
-            spread = f" ± {np.std(values, ddof=1) / np.sqrt(len(values)):.3f}" if len(values) > 1 else ""
-            parts.append(f"{_mean(values):.3f}{spread}" if some else "–")
-        lines.append(f"| {method} | " + " | ".join(parts) + " |")
-    ratios = [r for r in rows if "gradient_ratio_order1" in r]
-    if ratios:
-        lines += [
-            "",
-            "Mean squared error of E_p ∇E at the fitted energy over that of the plain mean, 4d draws:",
-            "",
-        ]
-        lines += ["| problem | draws | order 1 | order 2 |", "|---|---|---|---|"]
-        for problem in _order(r["problem"] for r in ratios):
-            some = [r for r in ratios if r["problem"] == problem]
-            first, second = (_mean([r[f"gradient_ratio_order{o}"] for r in some]) for o in (1, 2))
-            lines.append(f"| {problem} | {some[0]['gradient_draws']} | {first:.2f} | {second:.2f} |")
-    lines.append("")
+    """Log likelihood of rows held back, and of those of the fit, by problem and method."""
+    problems, methods = order(r["problem"] for r in rows), order(r["method"] for r in rows)
+    lines = ["### Likelihood of energies", ""]
+    lines += [
+        "Mean log likelihood a row at equal processor seconds, ± half of a 90 % interval over seeds."
+    ]
+    for key, title in (("log_likelihood", "rows held back"), ("train", "rows of the fit")):
+        lines += ["", f"| {title} | " + " | ".join(problems) + " |", "|---" * (1 + len(problems)) + "|"]
+        for method in methods:
+            parts = []
+            for problem in problems:
+                values = likelihoods(rows, problem, method, key)
+                if not values:
+                    parts.append("–")
+                    continue
+                mean, half = interval(values)
+                parts.append(f"{mean:.4f}" + ("" if np.isnan(half) else f" ± {half:.4f}"))
+            lines.append(f"| {method} | " + " | ".join(parts) + " |")
+    took = ", ".join(
+        f"{method} {np.mean([r['steps'] for r in rows if r['method'] == method]):,.0f}"
+        for method in methods
+    )
+    lines += ["", f"Steps in that time, in the mean: {took}.", ""]
     return lines
-
-
-def _order(values: Any) -> list[Any]:
-    """Distinct values in order of appearance."""
-    return list(dict.fromkeys(values))

@@ -4,7 +4,7 @@ from .annealing import LogZ
 from .fit import EnergyMoment, fit_energy
 from .methods import REGISTRY, AbstractEnergyMethod, Jarzynski, MaximumLikelihood, ScoreMatching
 from .moves import REGISTRY as MOVES
-from .moves import AbstractMove, Langevin, Mala
+from .moves import AbstractMove, Langevin, Mala, Moved
 from .result import EnergyResult
 from .weighting import AbstractWeighting, SteinWeighting, UniformWeighting
 
@@ -21,6 +21,7 @@ __all__ = [
     "LogZ",
     "Mala",
     "MaximumLikelihood",
+    "Moved",
     "ScoreMatching",
     "SteinWeighting",
     "UniformWeighting",

@@ -101,9 +101,9 @@ def _weights(
             log_weight = log_weight + (after - before) * (energy[0] - energy[1])
             size = log_step if steps is None else given
             chains = placed(between, (after, params, base), x, size)
-            chains, _ = move(
+            chains = move(
                 between, (after, params, base), chains, problem.scale, adapt=steps is None, key=key
-            )
+            ).chains
             return (chains.x, log_weight, chains.log_step), chains.log_step
 
         given = jnp.zeros(temperatures, dtype) if steps is None else steps

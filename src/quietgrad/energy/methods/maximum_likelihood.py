@@ -15,7 +15,7 @@ from jaxtyping import Array, Float, Int, Key, PyTree
 
 from ..._util.checks import part, whole
 from ..moves import REGISTRY as MOVES
-from ..moves import AbstractMove, moved, placed
+from ..moves import AbstractMove, moved, placed, recycled
 from ..problem import EnergyProblem
 from ..weighting import AbstractWeighting, UniformWeighting
 from .contrast import contrast
@@ -37,6 +37,10 @@ class MaximumLikelihood(AbstractEnergyMethod):
 
     A step takes `moves` + 1 gradients of the energy for each chain, and one backward pass through the
     energies of rows and chains. Unbiased only where chains are draws of p and weights are.
+
+    `recycle` uses every point at which a move took a gradient, start and proposals, with the masses of
+    `Recycled`. Stein weights need more points than columns, and hold wherever the points lie; the price
+    is a backward pass through `moves` + 1 times as many points.
     """
 
     start: str = eqx.field(static=True)
@@ -44,6 +48,7 @@ class MaximumLikelihood(AbstractEnergyMethod):
     moves: int = eqx.field(static=True)
     chains: int = eqx.field(static=True)
     weighting: AbstractWeighting
+    recycle: bool = eqx.field(static=True)
 
     def __init__(
         self,
@@ -52,6 +57,8 @@ class MaximumLikelihood(AbstractEnergyMethod):
         moves: int = 5,
         chains: int = 256,
         weighting: AbstractWeighting | None = None,
+        *,
+        recycle: bool = False,
     ):
         if start not in STARTS:
             raise ValueError(f"start must be one of {', '.join(STARTS)}; got {start!r}")
@@ -60,6 +67,10 @@ class MaximumLikelihood(AbstractEnergyMethod):
         self.moves = whole(moves, "moves", least=1)
         self.chains = whole(chains, "chains", least=2)
         self.weighting = UniformWeighting() if weighting is None else weighting
+        self.recycle = recycle
+        refusal = self.weighting.refuses_masses() if recycle else None
+        if refusal is not None:
+            raise ValueError(refusal)
 
     @property
     def biased(self) -> bool:
@@ -85,18 +96,21 @@ class MaximumLikelihood(AbstractEnergyMethod):
         """Move, weigh, and contrast."""
         key_start, key_move = jr.split(key)
         x = self._begun(problem, rows, state, key=key_start)
-        chains, accepted = moved(
+        run = (
             self.move,
             problem.model,
             params,
             placed(problem.model, params, x, state.log_step),
             problem.scale,
             self.moves,
-            adapt=True,
-            key=key_move,
         )
-        w = self.weighting(chains.x, -chains.slope)
-        gap, grad = contrast(problem.model, params, rows, chains.x, w)
+        if self.recycle:
+            chains, accepted, every = recycled(*run, adapt=True, key=key_move)
+            x, w = every.x, self.weighting(every.x, -every.slope, every.mass)
+        else:
+            chains, accepted = moved(*run, adapt=True, key=key_move)
+            x, w = chains.x, self.weighting(chains.x, -chains.slope)
+        gap, grad = contrast(problem.model, params, rows, x, w)
         info = StepInfo(gap, accepted, jnp.exp(chains.log_step), 1 / jnp.sum(w**2))
         return grad, info, ChainState(chains.x, chains.log_step)
 

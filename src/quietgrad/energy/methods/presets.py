@@ -12,9 +12,13 @@ def stein(
     start: str = "persistent",
     move: AbstractMove | str = "mala",
     weighting: AbstractWeighting | None = None,
+    recycle: bool | None = None,
 ) -> MaximumLikelihood:
-    """Persistent chains with Stein weights."""
-    return MaximumLikelihood(start, move, moves, chains, weighting or SteinWeighting())
+    """Persistent chains with Stein weights for all points of their moves."""
+    weighting = weighting or SteinWeighting()
+    if recycle is None:
+        recycle = weighting.refuses_masses() is None
+    return MaximumLikelihood(start, move, moves, chains, weighting, recycle=recycle)
 
 
 def persistent_cd(

@@ -2,11 +2,22 @@
 
 from .langevin import Langevin
 from .mala import Mala
-from .move import AbstractMove, Chains, moved, placed
+from .move import AbstractMove, Chains, Moved, Recycled, moved, placed, recycled
 
 REGISTRY: dict[str, type[AbstractMove]] = {
     "mala": Mala,
     "langevin": Langevin,
 }
 
-__all__ = ["REGISTRY", "AbstractMove", "Chains", "Langevin", "Mala", "moved", "placed"]
+__all__ = [
+    "REGISTRY",
+    "AbstractMove",
+    "Chains",
+    "Langevin",
+    "Mala",
+    "Moved",
+    "Recycled",
+    "moved",
+    "placed",
+    "recycled",
+]

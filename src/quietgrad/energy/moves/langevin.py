@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Key, PyTree
 
 from ..problem import AbstractEnergy
-from .move import AbstractMove, Chains, adapted, chosen, propose
+from .move import AbstractMove, Chains, Moved, adapted, chosen, finite, propose
 
 
 class Langevin(AbstractMove):
@@ -36,11 +36,11 @@ class Langevin(AbstractMove):
         *,
         adapt: bool,
         key: Key[Array, ""],
-    ) -> tuple[Chains, Float[Array, ""]]:
+    ) -> Moved:
         """Step; a chain stays where its step would end nowhere."""
         proposal = propose(model, params, chains, scale, key=key)
         there = proposal.chains
-        finite = jnp.isfinite(there.energy) & jnp.all(jnp.isfinite(there.slope), axis=1)
+        taken = finite(there)
         accepted = jnp.mean(jnp.exp(jnp.minimum(proposal.log_ratio, 0)))
-        after = chosen(finite, there, chains)
-        return adapted(after, accepted, self.accept, self.rate, adapt=adapt), accepted
+        after = adapted(chosen(taken, there, chains), accepted, self.accept, self.rate, adapt=adapt)
+        return Moved(after, accepted, there, taken.astype(chains.x.dtype), taken)

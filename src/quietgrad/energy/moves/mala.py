@@ -6,7 +6,7 @@ import jax.random as jr
 from jaxtyping import Array, Float, Key, PyTree
 
 from ..problem import AbstractEnergy
-from .move import AbstractMove, Chains, adapted, chosen, propose
+from .move import AbstractMove, Chains, Moved, adapted, chosen, propose
 
 
 class Mala(AbstractMove):
@@ -37,11 +37,15 @@ class Mala(AbstractMove):
         *,
         adapt: bool,
         key: Key[Array, ""],
-    ) -> tuple[Chains, Float[Array, ""]]:
+    ) -> Moved:
         """Propose, and accept or stay."""
         key_move, key_accept = jr.split(key)
         proposal = propose(model, params, chains, scale, key=key_move)
         draw = jr.uniform(key_accept, proposal.log_ratio.shape, proposal.log_ratio.dtype)
-        after = chosen(jnp.log(draw) < proposal.log_ratio, proposal.chains, chains)
-        accepted = jnp.mean(jnp.exp(jnp.minimum(proposal.log_ratio, 0)))
-        return adapted(after, accepted, self.accept, self.rate, adapt=adapt), accepted
+        chance = jnp.exp(jnp.minimum(proposal.log_ratio, 0))
+        taken = jnp.log(draw) < proposal.log_ratio
+        accepted = jnp.mean(chance)
+        after = adapted(
+            chosen(taken, proposal.chains, chains), accepted, self.accept, self.rate, adapt=adapt
+        )
+        return Moved(after, accepted, proposal.chains, chance, taken)

@@ -60,7 +60,7 @@ def test_points_are_carried_back():
 
 
 def test_tails_of_their_own_kinds():
-    """log of a half-normal scale: exponential to the left, and lighter than any exponential to the right.
+    """The log of a half-normal scale: exponential to the left, lighter than exponential to the right.
 
     With one kind of tail for both sides KL(q||p) was 0.006 nats, and the sd 0.97 of pi / sqrt(8).
     """

@@ -273,11 +273,11 @@ def test_a_target_that_is_flat_in_one_direction_has_an_expected_gain():
 class Counted(Points):
     """Counts what Hessians cost: their draws times the dimension."""
 
-    products = 0
+    spent = 0
 
     def curvature(self, z, basis):
         """One product with each column of the basis at each draw."""
-        self.products += z.shape[0] * basis.shape[1]
+        self.spent += z.shape[0] * basis.shape[1]
         return super().curvature(z, basis)
 
 
@@ -289,8 +289,8 @@ def test_hessians_keep_to_their_products(dim):
     solver = Newton(hessian_products=64, least_draws=4, most_draws=32)
     gradient, hessian = solver._averages(points, q, q.host_root(), np.random.default_rng(0))
     # As many draws as the products allow, but for the bounds and the pairs that draws come in.
-    assert points.products <= max(64, 4 * dim)
-    assert points.products >= min(64, 32 * dim) - 2 * dim
+    assert points.spent <= max(64, 4 * dim)
+    assert points.spent >= min(64, 32 * dim) - 2 * dim
     root = q.host_root()
     np.testing.assert_allclose(hessian, -root.T @ root, atol=1e-6)
     assert gradient.shape == (dim,)

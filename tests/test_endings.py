@@ -234,3 +234,18 @@ def test_a_callback_that_interrupts_ends_the_fit():
     result = qg.fit(FINE["a unit Gaussian"][0], method=method, callback=callback, key=jr.key(0))
     assert result.status is Status.INTERRUPTED
     assert list(result.history["step"]) == [0, 10]
+
+
+@pytest.mark.parametrize("family", ["mean-field", "auto"])
+def test_numbers_that_end_in_a_far_tail_end_no_fit(family):
+    """As those of a simplex do whose concentrations are small. The verdict says it too."""
+    edge = 3.3  # beyond it is a share of 1e-3 of a unit Gaussian
+
+    def density(z):
+        return jnp.where(jnp.abs(z[0]) < edge, -0.5 * jnp.sum(z**2), jnp.nan)
+
+    result = qg.fit(of(density, dim=2), family, key=jr.key(0))
+    assert result.status == "converged", result.hint
+    assert "in a far tail, the log density is not a number" in result.hint
+    assert abs(result.elbo - np.log(2 * np.pi)) < 5 * result.elbo_error + 1e-3
+    assert "not finite at" in str(result.diagnose())

@@ -190,6 +190,26 @@ def test_bad_draws_of_an_answer_are_told_whatever_the_method_claims():
     assert "NaN or infinite at 25.0% of the draws" in hint
 
 
+@pytest.mark.parametrize(("value", "share"), [(np.nan, 1), (np.inf, 1), (np.nan, 3), (-np.inf, 1)])
+def test_draws_where_numbers_end_are_told_and_left_out(value, share):
+    """Where they are at most one of a hundred, and the density is not zero there."""
+    session = recorder()
+    session.evaluate(START, 0)
+    answer = session.evaluate(BEST, 1)
+    known = Evidence(session.answers.start, answer, answer, lambda q: np.zeros((4, 2)), session.probe)
+    values = np.random.default_rng(0).normal(answer.terms.elbo, 0.1, 100)
+    final = terms([*values, *[value] * share])._replace(bad=share if share == 1 else 2 * share)
+    status, hint = verify_status(Problem(TARGET, START), qg.Status.CONVERGED, "done", final, known)
+    if share == 1 and value != -np.inf:
+        assert status is qg.Status.CONVERGED
+        assert "at 0.50% of q's draws, in a far tail, the log density is not a number" in hint
+        assert f"{np.mean(values):.2f}" in hint
+        assert final.resolved(0.01).elbo == pytest.approx(np.mean(values))
+    else:
+        assert status is qg.Status.NON_FINITE
+        assert final.resolved(0.01) is final
+
+
 def test_a_recorder_is_restored_to_the_moment_of_its_snapshot():
     """And not to what came after it, which is made again."""
     hands = Hands()

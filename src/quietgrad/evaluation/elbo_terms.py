@@ -125,6 +125,15 @@ class ElboTerms(NamedTuple):
         low = self.values < float(np.median(self.values)) - below
         return Deep(float(np.mean(low)), self._replace(values=self.values[~low]))
 
+    def resolved(self, most: float) -> "ElboTerms":
+        """The terms of pairs with a number, where the log density is none (NaN or infinitely high) at a
+        share of at most `most` of the draws: numbers end in some far tail. A density of zero is a number
+        that counts."""
+        unknown = ~np.isfinite(self.values)
+        if self.bad > 2 * most * self.values.size or np.any(np.isneginf(self.values)) or np.all(unknown):
+            return self
+        return self._replace(values=self.values[~unknown])
+
 
 class ElboEvaluator:
     """Evaluates families at `pairs` antithetic pairs of draws that depend on `seed` alone.

@@ -22,6 +22,7 @@ from ..scale.sharding import check_mesh, check_processes, gathered, spread
 from ..session import INTERRUPTED, Callback, Ended, Interrupts, Problem, Recorder, checkpoint_of
 from ..session.checkpoint import Checkpoint
 from ..session.clock import Clock
+from ..session.endings import NEGLIGIBLE
 from ..session.streaming import Feed
 from ..status import Status
 from ..targets import Target
@@ -254,6 +255,8 @@ def run(problem: Problem, method: AbstractMethod, recorder: Recorder) -> FitResu
         answer = recorder.answer
         terms = recorder.final_terms(answer.q)
         status, hint = recorder.verified_status(*claimed, terms)
+    if status is not Status.NON_FINITE:
+        terms = terms.resolved(NEGLIGIBLE)
     if status is Status.INTERRUPTED and isinstance(recorder.checkpoint, Checkpoint):
         hint = RESUMABLE
     alone = problem.given is None

@@ -25,8 +25,9 @@ BELOW = 0.5
 # With a standard error above this, an ELBO says nothing about convergence.
 UNKNOWN = 10.0
 # A pair of draws this many nats below the median has no weight beside the others, exp(-20). Where these
-# are at most 1 % of all, so that no mean or scale depends on them, the others say what the ELBO is.
-DEEP, FEW_DEEP = 20.0, 0.01
+# are at most 1 % of all, so that no mean or scale depends on them, the others say what the ELBO is. So they
+# do beside draws where numbers end.
+DEEP, NEGLIGIBLE = 20.0, 0.01
 # Nats by which hyperparameters may be better far away from where a fit has converged.
 RISING = 1.0
 # Statuses that an improper posterior explains better.
@@ -78,13 +79,20 @@ def _by_draws(
     """What the draws of the answer say of a claim."""
     answer, start, best = known.answer, known.start, known.best
     if final.bad and not status.failed:
-        return propriety.partly_finite(final.bad / (2 * final.values.size)).ending
+        share, others = final.bad / (2 * final.values.size), final.resolved(NEGLIGIBLE)
+        if others is final:
+            return propriety.partly_finite(share).ending
+        hint += (
+            f"; at {share:.2%} of q's draws, in a far tail, the log density is not a number; the others "
+            f"say what the ELBO is, {others.elbo:.2f} ± {others.error:.2f}"
+        )
+        final = others
     if start is None or not math.isfinite(final.elbo) or status is not Status.CONVERGED:
         return status, hint
     if answer is start and not known.stationary_start:
         return Status.STALLED, NOTHING_BETTER
     deep = final.deep(DEEP) if not final.error < UNKNOWN else None
-    if deep is not None and deep.share <= FEW_DEEP and deep.others.error < UNKNOWN:
+    if deep is not None and deep.share <= NEGLIGIBLE and deep.others.error < UNKNOWN:
         hint += (
             f"; {deep.share:.2%} of q's draws are where the density all but vanishes, without which the "
             f"ELBO is {deep.others.elbo:.2f} ± {deep.others.error:.2f}"

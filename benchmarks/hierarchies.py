@@ -2,14 +2,15 @@
 
 `python benchmarks/hierarchies.py` runs every case in a process of its own (`--only NAME ...` some of
 them, `--seeds` for more than one) and replaces their rows in results/hierarchies.json; `peers` adds rows
-of NumPyro's guides on the state spaces and on the large models, where each has as many processor seconds
-as our stored row; `reference` makes the long chains, `table --write` puts the table into
-docs/hierarchies.md. Programs are compiled anew in each process, in single precision.
+of NumPyro's guides (`--guides` some of them) on the state spaces and on the large models, where each has
+as many processor seconds as our stored row; `reference` makes the long chains, `table --write` puts the
+table into docs/hierarchies.md. Programs are compiled anew in each process, in single precision.
 Processor seconds stand beside the wait, because other work on the machine does not count there.
 """
 
 import argparse
 import json
+import math
 import os
 import resource
 import subprocess
@@ -45,6 +46,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", nargs="?", default="run", choices=["run", "peers", "reference", "table"])
     parser.add_argument("--only", nargs="+", choices=NAMES, default=None)
+    parser.add_argument("--guides", nargs="+", choices=list(dict.fromkeys([*GUIDES, *LARGE_GUIDES])))
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--case", nargs="+", help=argparse.SUPPRESS)
@@ -62,7 +64,8 @@ def main() -> None:
     elif given.what == "peers":
         all = [(name, "peer", guide) for name in STATES for guide in GUIDES]
         all += [(name, "peer", guide) for name in LARGE for guide in LARGE_GUIDES]
-        measure([one for one in all if given.only is None or one[0] in given.only])
+        all = [one for one in all if given.only is None or one[0] in given.only]
+        measure([one for one in all if given.guides is None or one[2] in given.guides])
     else:
         measure([(name, str(seed)) for name in given.only or NAMES for seed in given.seeds])
 
@@ -238,12 +241,22 @@ def table(found: list[dict[str, Any]]) -> list[str]:
                 most = max(row["steps"] for row in others)
                 lines.append(f"| {name} | NumPyro {guide}, {most:,} steps | not finite | | | | | | | |")
             if finite:
-                best = max(finite, key=lambda row: row["elbo"])
+                best = _best(finite)
                 how = f"NumPyro {guide}, {best['steps']:,} steps of {best['rate']:g}"
                 lines.append(
                     f"| {name} | {how} | {best['elbo']:.2f} | | | | | {best['processor']:.1f} | | |"
                 )
     return lines
+
+
+def _best(found: list[dict[str, Any]]) -> dict[str, Any]:
+    """The first row that no longer one is clearly better than: by two standard errors of their ELBOs."""
+    most = max(found, key=lambda row: row["elbo"])
+
+    def near(row: dict[str, Any]) -> bool:
+        return most["elbo"] - row["elbo"] <= 2 * math.hypot(row["elbo_error"], most["elbo_error"])
+
+    return min(filter(near, found), key=lambda row: row["processor"])
 
 
 def _worst(found: list[dict[str, Any]], key: str, of: Any, form: str) -> str:

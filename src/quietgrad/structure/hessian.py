@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from . import small_matrices as small
 from .block_matrix import BlockMatrix
 from .block_root import BlockRoot, Parts
 from .structure import Structure
@@ -62,14 +63,13 @@ def blocks_from_products(
     own = of_blocks[k:].reshape(colours, b, b, n)
     diagonal, below = own[0], None
     if structure.chained:
-        number = np.arange(n)
-        diagonal = jnp.moveaxis(own[number % colours, :, :, number], 0, -1)
+        # Selected by masks: to index rows and blocks would scatter where this is differentiated.
+        diagonal = _of_colour(own, structure, 0)
         # Row block i + 1 of the columns that block i has its ones in.
-        first, second = number[:-1], number[1:]
-        found = own[first % colours, :, :, second]
+        found = _of_colour(own, structure, -1)[:, :, 1:].swapaxes(0, 1)
         # The same entries as column block i + 1 sees them in row block i.
-        mirrored = own[second % colours, :, :, first]
-        below = 0.5 * (jnp.moveaxis(found, 0, -1).swapaxes(0, 1) + jnp.moveaxis(mirrored, 0, -1))
+        mirrored = _of_colour(own, structure, 1)[:, :, :-1]
+        below = 0.5 * (found + mirrored)
     return BlockMatrix(
         corner=0.5 * (corner + corner.T),
         border=border,
@@ -88,3 +88,40 @@ def blocks_of_hessian(
     """
     products = jax.vmap(hvp)(probes(structure, dtype, basis))
     return blocks_from_products(structure, products, basis)
+
+
+def trace_probes(
+    structure: Structure, own: Float[Array, "b b n"], below: Float[Array, "b b before"] | None
+) -> Float[Array, "p b n"]:
+    """Vectors w_p with <S, H> = sum_p w_p'H c_p for the columns c_p of `probes` without globals.
+
+    S is symmetric with these blocks, and zero between others.
+    """
+    b, n = structure.b, structure.n
+    if below is None:
+        return own.swapaxes(0, 1)
+    # Row block i of S has S_ii, S_i,i-1 and S_i,i+1, each for the columns of one colour.
+    parts = {
+        0: own,
+        -1: small.after_first(below),
+        1: small.before_last(small.transpose(below)),
+    }
+    found = sum(
+        _mask(structure, shift, own.dtype)[:, None, None, :] * part.swapaxes(0, 1)[None]
+        for shift, part in parts.items()
+    )
+    return jnp.reshape(found, (COLOURS * b, b, n))
+
+
+def _of_colour(
+    own: Float[Array, "colours b b n"], structure: Structure, shift: int
+) -> Float[Array, "b b n"]:
+    """What the columns of the colour of block i + `shift` have in row block i, as (column, row, i)."""
+    mask = _mask(structure, shift, own.dtype)[:, None, None, :] > 0
+    return jnp.sum(jnp.where(mask, own, 0.0), axis=0)
+
+
+def _mask(structure: Structure, shift: int, dtype: np.dtype) -> Float[np.ndarray, "colours n"]:
+    """One where block i + `shift` has the colour."""
+    colour = (np.arange(structure.n) + shift) % COLOURS
+    return (colour == np.arange(COLOURS)[:, None]).astype(dtype)

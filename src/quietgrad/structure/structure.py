@@ -18,6 +18,8 @@ from .._util.device import on_device
 
 Kind = Literal["arrowhead", "chain"]
 KINDS: tuple[Kind, ...] = ("arrowhead", "chain")
+# Pieces of a point up to which it is put together from slices, and coordinates that each is worth.
+MOST_RUNS, WORTH = 8, 4
 
 
 class Structure(eqx.Module):
@@ -25,7 +27,8 @@ class Structure(eqx.Module):
 
     `blocks` has a row for each block, in the order of the chain if it is one. Coordinates may be in any
     order: `split` takes a point apart, `join` puts it together again. Indices are integer arrays, so
-    nothing trains them, and another structure of the same shapes does not compile again.
+    nothing trains them, and another structure of the same shapes does not compile again if its
+    coordinates lie in many pieces.
     """
 
     globals: Int[Array, " k"]
@@ -36,6 +39,8 @@ class Structure(eqx.Module):
     kind: Kind = eqx.field(static=True)
     # Whether that order is the coordinates' own, so that nothing needs to be moved.
     ordered: bool = eqx.field(static=True)
+    # Where pieces of that order begin and end, in the coordinates' own, if there are few.
+    runs: tuple[tuple[int, int], ...] | None = eqx.field(static=True)
     # How it was found, in a sentence, if it was.
     source: str = eqx.field(static=True)
 
@@ -57,6 +62,7 @@ class Structure(eqx.Module):
         self.globals, self.blocks = on_device(first), on_device(rows)
         self.order, self.place = on_device(order), on_device(np.argsort(order).astype(np.int32))
         self.kind, self.ordered = kind, bool(np.array_equal(order, np.arange(order.size)))
+        self.runs = _runs(order)
         self.source = source
 
     @classmethod
@@ -93,13 +99,23 @@ class Structure(eqx.Module):
 
     def split(self, z: Float[Array, " dim"]) -> tuple[Float[Array, " k"], Float[Array, "b n"]]:
         """The globals and the locals of a point."""
-        z = z if self.ordered else moved(z, self.order)
+        if self.runs is not None:
+            z = z if self.ordered else jnp.concatenate([z[first:end] for first, end in self.runs])
+        else:
+            z = moved(z, self.order)
         return z[: self.k], z[self.k :].reshape(self.b, self.n)
 
     def join(self, g: Float[Array, " k"], locals: Float[Array, "b n"]) -> Float[Array, " dim"]:
         """The point with these globals and locals."""
         flat = jnp.concatenate([g, locals.reshape(-1)])
-        return flat if self.ordered else moved(flat, self.place)
+        if self.ordered:
+            return flat
+        if self.runs is None:
+            return moved(flat, self.place)
+        # Pieces, and not indices: what one of them is a constant of then stays one of the model's.
+        ends = np.cumsum([end - first for first, end in self.runs])
+        pieces = [flat[end - (own[1] - own[0]) : end] for own, end in zip(self.runs, ends, strict=True)]
+        return jnp.concatenate([pieces[place] for place in np.argsort([own[0] for own in self.runs])])
 
     def alike(self, other: "Structure") -> bool:
         """Whether both have the same globals and blocks of the same kind; by shapes within a program."""
@@ -123,6 +139,14 @@ class Structure(eqx.Module):
 def moved(x: Float[Array, " dim"], index: Int[Array, " dim"]) -> Float[Array, " dim"]:
     """x[index] for a permutation, which needs no test of its bounds and whose transpose adds nothing."""
     return x.at[index].get(unique_indices=True, mode="promise_in_bounds")
+
+
+def _runs(order: Int[np.ndarray, " dim"]) -> tuple[tuple[int, int], ...] | None:
+    """Pieces [first, end) of successive coordinates; None if there are many."""
+    cuts = np.flatnonzero(np.diff(order) != 1) + 1
+    if len(cuts) + 1 > min(MOST_RUNS, max(1, order.size // WORTH)):
+        return None
+    return tuple((int(part[0]), int(part[-1]) + 1) for part in np.split(order, cuts) if part.size)
 
 
 def _wrong(order: Int[np.ndarray, " dim"]) -> str:

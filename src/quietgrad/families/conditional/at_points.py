@@ -18,6 +18,7 @@ from ..._util.device import SOONER, on_device
 from .nested import MOST, Nested
 from .nested_laplace import NestedLaplace
 from .nested_skewed import NestedSkewed
+from .shorter import shorter
 
 # Points that a call has room for, those worked on together, and numbers that these may hold.
 ROOM, TOGETHER, HELD = 32, 8, 2**16
@@ -128,7 +129,7 @@ def _program(
         found = nested.solve(g, most)
         value, slope = jax.lax.cond(
             marginal,
-            lambda: nested.marginal_and_slope(g, found),
+            lambda: shorter(nested.marginal_and_slope, g, found)(g, found),
             lambda: (jnp.full((), jnp.nan, g.dtype), jnp.full_like(g, jnp.nan)),
         )
         return value, slope, found.x, found.root.diagonal, found.root.transition

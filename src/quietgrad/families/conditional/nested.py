@@ -17,6 +17,7 @@ from jaxtyping import Array, Bool, Float, Int
 from ...structure import BlockRoot
 from ...targets import Target
 from .locals import AbstractConditional, Locals, local_root
+from .shorter import shorter
 
 # Newton steps at most.
 MOST = 40
@@ -106,13 +107,14 @@ class Nested(AbstractConditional):
         shift = (g - self.center)[None, :, None]
         first = self.parameters + jnp.sum(self.slopes * shift, axis=1)
         structure, infinite = self.structure, jnp.full((), jnp.inf, g.dtype)
+        step = shorter(self.step, g, first)
 
         def again(state: NewtonState) -> Bool[Array, ""]:
             return ~state.done & (state.number <= most)
 
         def once(state: NewtonState) -> NewtonState:
             x = state.after
-            found = self.step(g, x)
+            found = step(g, x)
             # What is not a number must not get into a maximum, which need not keep it.
             sizes = jnp.where(jnp.isfinite(found.sizes), found.sizes, jnp.inf)
             if structure.chained:

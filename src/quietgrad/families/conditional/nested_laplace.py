@@ -15,9 +15,11 @@ from jaxtyping import Array, Float
 from ..._util.device import on_device
 from ...structure import BlockMatrix, BlockRoot, Structure, blocks_of_hessian, root_of_inverse
 from ...structure import small_matrices as small
+from ...structure.hessian import probes, trace_probes
 from ...targets import Target
 from .locals import Locals
 from .nested import Nested, Newton, Solution
+from .shorter import shorter
 
 # Curvature that counts as positive, in the coordinates of the model.
 LEAST = 1e-8
@@ -56,7 +58,8 @@ class NestedLaplace(Nested):
     ) -> tuple[Float[Array, "b n"], BlockMatrix]:
         """The gradient by the locals, and minus the Hessian, made positive definite block by block."""
         shape = z.shape
-        gradient, push = jax.linearize(jax.grad(lambda z: self.density(g, z)), z)
+        density = shorter(self.density, g, z)
+        gradient, push = jax.linearize(jax.grad(lambda z: density(g, z)), z)
         hessian = blocks_of_hessian(
             lambda v: push(v.reshape(shape)).reshape(-1), self.own_structure, np.dtype(z.dtype)
         )
@@ -80,33 +83,49 @@ class NestedLaplace(Nested):
 
     def log_marginal_at(self, g: Float[Array, " k"], found: Solution) -> Float[Array, ""]:
         """Laplace's f(g, m) + log det L + (bn / 2) log 2 pi."""
-        constant = 0.5 * found.x.size * math.log(2 * math.pi)
-        return self.density(g, found.x) + found.root.log_det() + constant
+        return self.density(g, found.x) + self._volume(found)
+
+    def _volume(self, found: Solution) -> Float[Array, ""]:
+        return found.root.log_det() + 0.5 * found.x.size * math.log(2 * math.pi)
 
     def marginal_and_slope(
         self, g: Float[Array, " k"], found: Solution
     ) -> tuple[Float[Array, ""], Float[Array, " k"]]:
         """The gradient of f - log det P / 2 along m(g), without derivatives of factors.
 
-        With S = P^-1 where P is not zero, d log det P = <S, dP>. dm/dg = S d^2f/dzdg is pulled back: one
-        product with the Hessian.
+        With S = P^-1 where P is not zero, -d log det P = <S, dH>, a sum of w'dH c over the columns c of
+        the probes: third derivatives of f along two vectors at a time, and no derivative of how blocks
+        are read from products. dm/dg = S d^2f/dzdg is pulled back: one product with the Hessian.
         """
         x, root = found
         own = root.spreads()
         tie = None if root.transition is None else small.product(root.transition, own[:, :, :-1])
+        if x.shape[0] == 1 and tie is None:
+            # Curvature that `curvature` has raised to the least does not follow that of f.
+            own = jnp.where(own * LEAST < 0.5, own, 0.0)
+        local = self.own_structure
+        columns = jax.vmap(lambda v: v.reshape(x.shape))(probes(local, np.dtype(x.dtype)))
+        weights = trace_probes(local, own, tie)
 
-        def part(g: Float[Array, " k"], z: Float[Array, "b n"]) -> Float[Array, ""]:
-            matrix = self.curvature(g, z)[1]
-            trace = jnp.sum(own * matrix.diagonal)
-            if tie is not None and matrix.below is not None:
-                trace = trace + 2 * jnp.sum(tie * matrix.below)
-            return self.density(g, z) - 0.5 * trace
+        density = shorter(self.density, g, x)
+        gradients = shorter(jax.value_and_grad(density, argnums=(0, 1)), g, x)
 
-        by_g, by_z = jax.grad(part, argnums=(0, 1))(g, x)
+        def bent(c: Float[Array, "b n"], w: Float[Array, "b n"]) -> Any:
+            def along(z: Float[Array, "b n"]) -> Any:
+                return jax.jvp(lambda z: gradients(g, z)[1], (z,), (w,))[1]
+
+            return jax.jvp(along, (x,), (c,))[1]
+
+        value, (by_g, by_z) = gradients(g, x)
+        third_g, third_z = jax.vmap(bent)(columns, weights)
+        by_g, by_z = (
+            by_g + 0.5 * jnp.sum(third_g, axis=0),
+            by_z + 0.5 * jnp.sum(third_z, axis=0),
+        )
         none = jnp.zeros(0, x.dtype)
         moved = root.times(root.transposed_times((none, by_z)))[1]
-        through = jax.jvp(lambda z: jax.grad(self.density)(g, z), (x,), (moved,))[1]
-        return self.log_marginal_at(g, found), by_g + through
+        through = jax.jvp(lambda z: gradients(g, z)[1][0], (x,), (moved,))[1]
+        return value + self._volume(found), by_g + through
 
 
 def _root(matrix: BlockMatrix) -> BlockRoot:

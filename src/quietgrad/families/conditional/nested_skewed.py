@@ -21,6 +21,7 @@ from ...targets import Target
 from .locals import Locals, local_root
 from .nested import Nested, Newton, NewtonState, Solution
 from .nested_laplace import NestedLaplace
+from .shorter import shorter
 from .skew import log_slope, skewed
 
 # Nodes of the rule: exact for polynomials up to degree 13.
@@ -73,9 +74,10 @@ class NestedSkewed(Nested):
         """
         (node, weight), a, s = _rule(x.dtype), x[2], jnp.exp(x[1])
         points = self._points(x)
+        density = shorter(self.density, g, x[:1])
 
         def derivatives(z: Float[Array, "1 n"]) -> tuple[Array, Array]:
-            return jax.jvp(jax.grad(lambda z: self.density(g, z)), (z,), (jnp.ones_like(z),))
+            return jax.jvp(jax.grad(lambda z: density(g, z)), (z,), (jnp.ones_like(z),))
 
         first, second = jax.vmap(derivatives)(points[:, None, :])
         first, second = first[:, 0], second[:, 0]
@@ -109,8 +111,8 @@ class NestedSkewed(Nested):
         half = small.solve_vectors(factor, units * gradient)
         move = small.solve_vectors(factor, half, transposed=True)
         shape_size = jnp.max(jnp.abs(jax.lax.stop_gradient(move[1:])), axis=0)
-        shorter = jnp.minimum(1.0, FURTHEST / jnp.maximum(shape_size, 1e-30))
-        move = move * jnp.stack([one, shorter, shorter])
+        share = jnp.minimum(1.0, FURTHEST / jnp.maximum(shape_size, 1e-30))
+        move = move * jnp.stack([one, share, share])
         return Newton(x + units * move, jnp.max(jnp.abs(half), axis=0), _root(x))
 
     def ended(self, last: NewtonState) -> Solution:

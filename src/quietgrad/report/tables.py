@@ -13,7 +13,7 @@ from ..study.records import Record
 from ..study.summary import Row, best_elbo
 from ..study.timing import Timing
 from .names import FAMILIES, TASKS, family_name, in_order, label_name, styles
-from .numbers import nats, number
+from .numbers import count, nats, number
 from .stored_study import StoredStudy
 
 
@@ -217,5 +217,5 @@ def _machine(here: dict[str, Any]) -> str:
     """The processor in words; takes what it tells out of `here`."""
     cpu, cores, kind = here.pop("cpu", ""), here.pop("cores", "?"), here.pop("machine", "")
     threads = here.pop("threads", None)
-    used = [] if threads is None else [f"{threads} threads used"]
+    used = [] if threads is None else [f"{count(threads, 'thread')} used"]
     return ", ".join(text for text in (cpu, kind, f"{cores} cores", *used) if text)

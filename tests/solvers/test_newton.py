@@ -152,7 +152,6 @@ def test_badly_scaled_coordinates_are_no_problem(key):
     assert session.final_terms(found.q).elbo > -0.01
 
 
-@pytest.mark.turns(2)
 @pytest.mark.parametrize("name", GAUSSIANS)
 def test_host_forms_are_the_devices(name, key):
     # A start has no correlations, which a form could forget.

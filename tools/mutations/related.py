@@ -7,8 +7,8 @@ from pathlib import Path
 
 from .workshop import ROOT, SOURCE
 
-# How many of them there are for one file.
-FILES = 4
+# How many of them there are for one file: collecting them takes tenths of a second.
+FILES = 8
 # The rooms with numbers in them, and the tests beside them.
 ROOMS = {
     "_numerics": "tests/solvers/test_host_parts.py tests/test_lapack.py tests/test_matrices.py",

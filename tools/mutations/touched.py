@@ -15,6 +15,7 @@ import builtins
 import collections
 import inspect
 import json
+import math
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -24,8 +25,8 @@ import pytest
 
 MAP = Path(__file__).with_name("touched.json")
 # Seconds that a test counts which nobody has seen yet, those below which a test that failed for another
-# mutant goes first, and how many of these are remembered.
-UNSEEN, QUICK, KILLERS = 0.5, 3.0, 12
+# mutant goes first, and how many of these there are.
+UNSEEN, QUICK, KILLERS = 0.5, 3.0, 6
 HIT = "__hit__"
 TRACED = tuple(f"src/quietgrad/{room}/" for room in ("families", "estimators", "targets", "energy"))
 SOURCE = "src/quietgrad"
@@ -163,7 +164,7 @@ class Touched:
 
 
 class Turns:
-    """A plugin of pytest: orders tests by their ranks, and leaves out what is over the time.
+    """A plugin of pytest: orders tests by their ranks, and begins none after some processor seconds.
 
     `names` are those of what the bug is in: its module, class and function.
     """
@@ -173,6 +174,7 @@ class Turns:
     ):
         self._touched, self._place, self._seconds = touched, (file, block), seconds
         self._names = [_plain(name) for name in names]
+        self._began = math.inf
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
@@ -185,18 +187,23 @@ class Turns:
             function = item.nodeid.partition("[")[0]
             if function not in texts:
                 texts[function] = _plain(_source(item))
-            text = texts[function] + _plain(item.nodeid)
-            named = sum(name in text for name in self._names)
-            unseen = (-named, cases[function]) if item.nodeid not in self._touched.tests else (0, 0)
+            if item.path.name not in texts:
+                texts[item.path.name] = _plain(item.path.read_text(encoding="utf-8"))
+            texts[""] = texts[function] + _plain(item.nodeid)
+            own, around = (sum(n in texts[k] for n in self._names) for k in ("", item.path.name))
+            seen = item.nodeid in self._touched.tests
+            unseen = (0, 0, 0) if seen else (-own, -around, cases[function])
             cases[function] += 1
             order.append((rank[0], unseen, rank[1], number))
-        total, chosen = 0.0, []
-        for *_, number in sorted(order):
-            total += self._touched.tests.get(items[number].nodeid, (UNSEEN,))[0]
-            if total > self._seconds and chosen:
-                break
-            chosen.append(items[number])
-        items[:] = chosen
+        items[:] = [items[number] for *_, number in sorted(order)]
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> bool | None:
+        """True: there is nothing left to do for this test."""
+        self._began = min(self._began, time.process_time())
+        took = self._touched.tests.get(item.nodeid, (0.0,))[0]
+        over = time.process_time() - self._began > self._seconds or took > self._seconds
+        return True if over else None
 
 
 def _plain(text: str) -> str:

@@ -144,8 +144,8 @@ class Workshop:
         """What pytest says of a selection, with a bug or without; by default until the first failure.
 
         It runs in a fork of this process, which has imported what is large and the package itself. With
-        a limit of seconds, tests that pass by the bug are left out, and those that would take longer;
-        `without` runs the same ones without it.
+        a limit of seconds, tests that pass by the bug are left out, and none begins later; `without`
+        runs the same ones without it.
         """
         output, lines = self.root / "output.txt", self.root / "touched.jsonl"
         lines.unlink(missing_ok=True)
@@ -160,7 +160,8 @@ class Workshop:
             with warnings.catch_warnings(action="ignore"):  # jax's, of forks after it has computed
                 child = os.fork()
             if child == 0:
-                self._child(output, [*(["-x"] if first_only else []), *selection], broken, plugins)
+                most = CPU_SECONDS if bug is not None else FINITE * CPU_SECONDS
+                self._child(output, [*(["-x"] if first_only else []), *selection], broken, plugins, most)
             status = _wait(child)
         if lines.exists():
             self._passed |= self.touched.add(
@@ -209,10 +210,10 @@ class Workshop:
         selection: Sequence[str],
         broken: "Broken | None",
         plugins: Sequence[object],
+        most: int,
     ) -> NoReturn:
         """Run pytest in the copy and end this process with its exit code, whatever happens."""
         code = 3
-        most = CPU_SECONDS if broken is not None else FINITE * CPU_SECONDS
         resource.setrlimit(resource.RLIMIT_CPU, (most, most + 10))
         try:
             with output.open("w") as file:

@@ -25,8 +25,8 @@ BELOW = 0.5
 # With a standard error above this, an ELBO says nothing about convergence.
 UNKNOWN = 10.0
 # A pair of draws this many nats below the median has no weight beside the others, exp(-20). Where these
-# are at most 1 % of all, so that no mean or scale depends on them, the others say what the ELBO is; so they
-# do beside draws where numbers end.
+# are at most 1 % of all, so that no mean or scale depends on them, the others say what the ELBO is.
+# So they do beside draws where numbers end.
 DEEP, NEGLIGIBLE = 20.0, 0.01
 # Nats by which hyperparameters may be better far away from where a fit has converged.
 RISING = 1.0

@@ -199,9 +199,9 @@ def _corrects(evidence: Evidence, found: Findings) -> bool:
             "heavy that few draws do not show it"
         )
         return False
-    if equal:
-        # p is q as far as q's own tails reach, and what lies beyond is looked for by climbs. Where tails
-        # are heavy, as in a funnel's mouth, chains of one step size would only add their noise.
+    if equal or evidence.flat:
+        # p is q as far as q's own tails reach, and what lies beyond is looked for by climbs. In a neck or
+        # in heavy tails, as in a funnel's, chains of one step size would only add their noise.
         return True
     a, b = evidence.weighted, evidence.moved
     many = a.shift.size > settings.few
@@ -211,8 +211,7 @@ def _corrects(evidence: Evidence, found: Findings) -> bool:
         apart, scaled = np.abs(a.shift - b.shift), np.abs(a.log_ratio - b.log_ratio)
         agree = apart <= np.maximum(settings.agree_mean, errors * doubt[0])
         agree &= scaled <= np.maximum(settings.agree_scale, errors * doubt[1])
-    # Chains that have not settled say nothing against weights that are all but equal.
-    confirmed = evidence.flat | (np.maximum(*doubt) < settings.confirmed)
+    confirmed = np.maximum(*doubt) < settings.confirmed
     if not np.all(agree & confirmed):
         # Of modes that bridges have confirmed, weights need not tell the masses again.
         (found.fine if evidence.covers else found.wrong).append(

@@ -35,6 +35,11 @@ os.environ.pop("JAX_COMPILATION_CACHE_DIR", None)
 
 import jax  # noqa: E402
 import pytest  # noqa: E402
+import sparing_checks  # noqa: E402
+
+# Before anything of the package is imported.
+sparing_checks.install()
+
 from subjects import key_of  # noqa: E402
 
 # A shell starts what it runs in the background deaf to Ctrl-C, which some tests send.
@@ -93,6 +98,12 @@ def _take_turns(items):
     for place, case in enumerate(cases):
         if place not in often:
             case.add_marker(pytest.mark.slow)
+
+
+@pytest.fixture(autouse=True)
+def checks_types():
+    """The first calls of each function are checked in every test."""
+    sparing_checks.next_test()
 
 
 @pytest.fixture

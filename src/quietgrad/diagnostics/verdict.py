@@ -200,8 +200,8 @@ def _corrects(evidence: Evidence, found: Findings) -> bool:
         )
         return False
     if equal or evidence.flat:
-        # p is q as far as q's own tails reach, and what lies beyond is looked for by climbs. In a neck or
-        # in heavy tails, as in a funnel's, chains of one step size would only add their noise.
+        # p is q as far as q's own tails reach, and what is beyond is looked for by climbs. In a neck, or
+        # in tails as heavy as a funnel's, chains of one step size would only add their noise.
         return True
     a, b = evidence.weighted, evidence.moved
     many = a.shift.size > settings.few

@@ -45,7 +45,7 @@ RULES = {
 
 
 def rows(name: str, times: int, spec: dict[str, Any], seed: int) -> list[dict[str, Any]]:
-    """Mean squared errors from `times` d chains, at several moments of a fit by Stein weights, by rule."""
+    """Mean squared errors from `times` d chains at several moments of a fit by Stein weights."""
     problem, found = problem_of(name), []
     if problem.draws is None:
         raise ValueError(f"{name} has no exact draws")

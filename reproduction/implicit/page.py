@@ -118,7 +118,8 @@ def gradients(rows: list[dict[str, Any]]) -> list[str]:
     ]
     for problem in order(r["problem"] for r in rows):
         own = [r for r in rows if r["problem"] == problem]
-        shares, counts = order(r["share"] for r in own), order(r["chains_over_dim"] for r in own)
+        shares = order(r["share"] for r in own)
+        counts = sorted(order(r["chains_over_dim"] for r in own))
         seeds = len({r["seed"] for r in own})
         lines += [f"**{problem}**, d = {own[0]['dim']}, {seeds} seed{'s' if seeds > 1 else ''}.", ""]
         head = " | ".join(f"{c}d, {share:.0%}" for c in counts for share in shares)

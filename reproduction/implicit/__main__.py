@@ -80,10 +80,10 @@ def plan(spec: dict[str, Any], cells: Path) -> dict[str, Callable[[], list[dict[
 
         return rows(name, method, spec["energies"], seed)
 
-    def gradients(name: str, seed: int) -> list[dict[str, Any]]:
+    def gradients(name: str, times: int, seed: int) -> list[dict[str, Any]]:
         from .gradients_cell import rows
 
-        return rows(name, spec["gradients"], seed)
+        return rows(name, times, spec["gradients"], seed)
 
     # One seed after the other: a run that is stopped has whole comparisons.
     for seed in range(spec["seeds"]):
@@ -95,7 +95,9 @@ def plan(spec: dict[str, Any], cells: Path) -> dict[str, Callable[[], list[dict[
                 cell = functools.partial(distances, name, method, seed)
                 made[f"distances-{name}-{method}-{seed}"] = cell
         for name in spec["gradients"]["problems"]:
-            made[f"gradients-{name}-{seed}"] = functools.partial(gradients, name, seed)
+            for times in spec["gradients"]["chains_over_dim"]:
+                cell = functools.partial(gradients, name, times, seed)
+                made[f"gradients-{name}-{times}d-{seed}"] = cell
         for name in spec["energies"]["problems"]:
             for method in spec["energies"]["methods"]:
                 cell = functools.partial(energies, name, method, seed)

@@ -141,10 +141,12 @@ def _of_gradients(rows: Rows) -> list[str]:
     for problem in order(r["problem"] for r in rows):
         worst = worst_gradient(rows, problem)
         word = "holds" if worst <= GRADIENT_SHARE else "does not hold"
-        seeds = len({r["seed"] for r in rows if r["problem"] == problem})
+        own = [r for r in rows if r["problem"] == problem]
+        seeds = len({r["seed"] for r in own})
+        counts = ", ".join(f"{count}d" for count in sorted(order(r["chains_over_dim"] for r in own)))
         found.append(
-            f"- **Gradient, {problem}**: at most a quarter of the plain mean's squared error from 2d "
-            f"chains on, along training: **{word}** (at most {worst:.2g}, {_seeds(seeds)})."
+            f"- **Gradient, {problem}**: at most a quarter of the plain mean's squared error, along "
+            f"training, with {counts} chains: **{word}** (at most {worst:.2g}, {_seeds(seeds)})."
         )
     return found
 

@@ -44,8 +44,8 @@ RULES = {
 }
 
 
-def rows(name: str, spec: dict[str, Any], seed: int) -> list[dict[str, Any]]:
-    """Mean squared errors at several moments of a fit by Stein weights, by rule and number of chains."""
+def rows(name: str, times: int, spec: dict[str, Any], seed: int) -> list[dict[str, Any]]:
+    """Mean squared errors from `times` d chains at several moments of a fit by Stein weights."""
     problem, found = problem_of(name), []
     if problem.draws is None:
         raise ValueError(f"{name} has no exact draws")
@@ -53,15 +53,11 @@ def rows(name: str, spec: dict[str, Any], seed: int) -> list[dict[str, Any]]:
     for share, energy in _along(problem, spec, seed).items():
         made, params = prepared(energy, problem.train)
         step = _step(made, params, problem.draws(energy, jr.key(seed), 256))
-        for times in spec["chains_over_dim"]:
-            errors = _errors(
-                name, energy, made, params, step, times * dim, spec["repeats"], jr.key(seed)
-            )
-            row = {"problem": name, "seed": seed, "share": share, "chains_over_dim": times, "dim": dim}
-            for rule in RULES:
-                mse = float(np.mean(errors[rule]))
-                own = {"rule": rule, "mse": mse, "step_size": float(jnp.exp(step))}
-                found.append(row | own)
+        errors = _errors(name, energy, made, params, step, times * dim, spec["repeats"], jr.key(seed))
+        row = {"problem": name, "seed": seed, "share": share, "chains_over_dim": times, "dim": dim}
+        for rule in RULES:
+            mse = float(np.mean(errors[rule]))
+            found.append(row | {"rule": rule, "mse": mse, "step_size": float(jnp.exp(step))})
     return found
 
 

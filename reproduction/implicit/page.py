@@ -54,6 +54,7 @@ def _mean(values: list[float]) -> float:
 def scores(rows: list[dict[str, Any]]) -> list[str]:
     """Median squared error of the score relative to UIVI's, along training, for each target."""
     lines = ["### Error of the score along training", ""]
+    lines += ["![Error of the score relative to UIVI's](images/implicit-scores.svg)", ""]
     for target in order(row["target"] for row in rows):
         own = [row for row in rows if row["target"] == target]
         shares = order(row["share"] for row in own)
@@ -107,6 +108,7 @@ def distances(rows: list[dict[str, Any]]) -> list[str]:
 def gradients(rows: list[dict[str, Any]]) -> list[str]:
     """The gradient's error by rule, along training, for each problem and number of chains."""
     lines = ["### Error of an energy's gradient along training", ""]
+    lines += ["![Error of the gradient relative to the plain mean's](images/energy-gradients.svg)", ""]
     lines += [
         "Mean squared error of E_p ∇E over that of the plain mean of as many chains. Chains begin at",
         "exact draws of p and make five MALA moves; `ends` are the places after them, `all points` the",
@@ -116,7 +118,8 @@ def gradients(rows: list[dict[str, Any]]) -> list[str]:
     ]
     for problem in order(r["problem"] for r in rows):
         own = [r for r in rows if r["problem"] == problem]
-        shares, counts = order(r["share"] for r in own), order(r["chains_over_dim"] for r in own)
+        shares = order(r["share"] for r in own)
+        counts = sorted(order(r["chains_over_dim"] for r in own))
         seeds = len({r["seed"] for r in own})
         lines += [f"**{problem}**, d = {own[0]['dim']}, {seeds} seed{'s' if seeds > 1 else ''}.", ""]
         head = " | ".join(f"{c}d, {share:.0%}" for c in counts for share in shares)

@@ -137,6 +137,8 @@ def run(name: str, seed: int) -> dict[str, object]:
         "verdict_wait": time.perf_counter() - begun[0],
         "verdict_processor": time.process_time() - begun[1],
     }
+    if str(verdict.verdict) == "do not trust":
+        row["reasons"] = list(verdict.reasons)
     if known.log_evidence is not None:
         row["nats_below"] = known.log_evidence - result.elbo
     if known.mean is None:

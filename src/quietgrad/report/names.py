@@ -32,7 +32,6 @@ FAMILIES = {
     "mixture": "Mixture of Gaussians",
     "real-nvp": "Real NVP",
     "real-nvp-affine": "Real NVP with shift and scale",
-    "real-nvp-scaled": "Real NVP, learned scales",
     "real-nvp-whitened": "Real NVP, whitened",
     "autoregressive-flow": "Autoregressive flow",
     "spline-flow": "Spline couplings",

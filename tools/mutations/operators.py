@@ -61,8 +61,20 @@ SWAPS: dict[type[ast.AST], type[ast.AST]] = {
 }
 
 
-# Functions of which two arguments may be swapped.
-COMMUTE = {"min", "max", "minimum", "maximum", "fmin", "fmax", "hypot", "logaddexp", "add", "multiply"}
+# The first two arguments may be swapped: `clip` takes the larger of them, and then the lesser.
+COMMUTE = {
+    "min",
+    "max",
+    "minimum",
+    "maximum",
+    "fmin",
+    "fmax",
+    "hypot",
+    "logaddexp",
+    "add",
+    "multiply",
+    "clip",
+}
 
 
 class Change(NamedTuple):

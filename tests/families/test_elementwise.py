@@ -7,10 +7,10 @@ import pytest
 
 from quietgrad.families.elementwise import MOST, Affine, RationalQuadratic
 
-KINDS = {"affine": Affine(), "spline": RationalQuadratic(), "three bins": RationalQuadratic(3, 2.5)}
+KINDS = {"affine": Affine(), "spline": RationalQuadratic(3, 2.5)}
 every = pytest.mark.parametrize("name", KINDS)
-# Inside the spline, at both of its ends and beyond, and a place that is a knot of every start.
-U = np.array([*np.linspace(-3.9, 3.9, 26), 0.0, -4.0, 4.0, -30.0, 7.0])
+# Inside the spline, at its ends and beyond.
+U = np.array([*np.linspace(-3.9, 3.9, 26), 0.0, -2.5, 2.5, -30.0, 7.0])
 
 
 def maps(name):
@@ -49,13 +49,12 @@ def test_there_and_back_and_the_slope_on_the_way(name):
 @every
 def test_every_parameter_does_something_and_none_is_missing(name):
     kind = KINDS[name]
-    places = np.linspace(-3.99, 3.99, 100)
+    places = np.linspace(-2.49, 2.49, 100)
     of = jax.jit(jax.jacobian(lambda p: jnp.stack(jax.vmap(kind.forward, (0, None))(places, p))))
     moved = np.abs(of(parameters(name))).max(axis=(0, 1))
     assert moved.shape == (kind.parameters,)
     assert np.all(moved > 1e-6)
-    bins = {"affine": 0, "spline": 8, "three bins": 3}[name]
-    assert kind.parameters == 2 + max(0, 3 * bins - 1)
+    assert kind.parameters == {"affine": 2, "spline": 2 + 3 + 3 + 2}[name]
 
 
 @every
@@ -72,11 +71,11 @@ def test_the_first_two_are_a_log_scale_and_a_shift(name):
         np.testing.assert_allclose(ours_slope, np.asarray(log_slope) + bounded, atol=1e-9)
 
 
-@pytest.mark.parametrize("name", ["spline", "three bins"])
-def test_a_spline_passes_its_knots_at_their_slopes(name):
+def test_a_spline_passes_its_knots_at_their_slopes():
     """Widths and heights are shares by softmax, of which each has its least; slopes by softplus."""
-    kind, forward = KINDS[name], next(maps(name))
-    p = parameters(name)
+    kind = KINDS["spline"]
+    assert isinstance(kind, RationalQuadratic)
+    forward, p = next(maps("spline")), parameters("spline")
     p[:2] = 0
     widths, heights, slopes = np.split(p[2:], [kind.bins, 2 * kind.bins])
     least = kind.least
@@ -97,3 +96,8 @@ def test_a_spline_passes_its_knots_at_their_slopes(name):
         v, log_slope = forward(side, p)
         np.testing.assert_allclose(v, ends, rtol=1e-8)
         np.testing.assert_allclose(log_slope, 0, atol=1e-6)
+
+
+def test_a_spline_has_eight_bins_within_four_sds():
+    assert RationalQuadratic().parameters == 2 + 8 + 8 + 7
+    assert RationalQuadratic().reach == 4.0

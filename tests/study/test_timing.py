@@ -1,6 +1,8 @@
 """The timing pass: every configuration once a round, and a clock for runs that have none."""
 
+import dataclasses
 import json
+import math
 
 import numpy as np
 import pytest
@@ -8,7 +10,7 @@ import toys
 
 from quietgrad.cli import app
 from quietgrad.study import timing_pass
-from quietgrad.study.clock import Clock, clock_of, seconds
+from quietgrad.study.clock import Clock, clock_of, seconds, seconds_per_step
 from quietgrad.study.store import Store
 from quietgrad.study.timing import configurations, read_records, read_timing
 
@@ -124,3 +126,24 @@ def test_misuse(study, tmp_path):
     (study / "timing.json").write_text(json.dumps({"format": 99}))
     with pytest.raises(ValueError, match="format 99"):
         read_timing(study)
+
+
+@pytest.mark.parametrize(
+    ("step", "spent", "expected"),
+    [
+        ([0, 100], [0.0, 5.0], 0.05),
+        ([0, 50, 100], [2.0, 3.0, 7.0], 0.05),
+        ([100, 200], [7.0, 12.0], 0.05),
+        ([100], [7.0], math.nan),
+        ([100, 100], [7.0, 12.0], math.nan),
+        ([100, 200], [7.0, 7.0], math.nan),
+        ([100, 200], [7.0, math.nan], math.nan),
+        ([], [], math.nan),
+    ],
+)
+def test_seconds_of_a_step_count_from_the_first_evaluation(tmp_path, step, spent, expected):
+    """Whenever that was, and wherever a run began; none without two of them."""
+    found = toys.fake(toys.jobs(tmp_path, toys.SPEC)[0])
+    columns = {"step": np.array(step, float), "seconds": np.array(spent, float)}
+    found = dataclasses.replace(found, columns=columns, outcome={**found.outcome, "timed": True})
+    np.testing.assert_allclose(seconds_per_step(found), expected)

@@ -310,7 +310,7 @@ def _score(chosen: list[Change], known: dict[str, dict[str, str]]) -> int:
     outcome, same = {c.name: known[c.name]["outcome"] for c in judged}, _equivalent()
     for name, how in outcome.items():
         if how == SURVIVED:
-            print(f"survived: {name}" + f"\n    equivalent: {same[name]}" * (name in same))
+            print(f"survived: {name}" + (f"\n    equivalent: {same[name]}" if name in same else ""))
     for room in ROOMS:
         own = [outcome[c.name] for c in judged if c.room == room]
         if own:

@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 import toys
+from fabricated import unfinished
 
 from quietgrad.cli import app
 from quietgrad.study import timing_pass
@@ -141,9 +142,8 @@ def test_misuse(study, tmp_path):
         ([], [], math.nan),
     ],
 )
-def test_seconds_of_a_step_count_from_the_first_evaluation(tmp_path, step, spent, expected):
+def test_seconds_of_a_step_count_from_the_first_evaluation(step, spent, expected):
     """Whenever that was, and wherever a run began; none without two of them."""
-    found = toys.fake(toys.jobs(tmp_path, toys.SPEC)[0])
     columns = {"step": np.array(step, float), "seconds": np.array(spent, float)}
-    found = dataclasses.replace(found, columns=columns, outcome={**found.outcome, "timed": True})
+    found = dataclasses.replace(unfinished("done", ""), columns=columns, outcome={"timed": True})
     np.testing.assert_allclose(seconds_per_step(found), expected)

@@ -1,5 +1,8 @@
 """Functions over many points: as `jax.vmap`, and no LAPACK call so large that threads share it out."""
 
+import functools
+import math
+
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -19,6 +22,9 @@ def gaussian_process(n):
         return -0.5 * white @ white - jnp.sum(jnp.log(jnp.diagonal(root)))
 
     return log_density
+
+
+triangular_solve = functools.partial(jax.lax.linalg.triangular_solve, left_side=True, lower=True)
 
 
 def by_eigenvalues(z):
@@ -74,3 +80,21 @@ def test_the_function_is_traced_once_and_can_be_differentiated(key):
     assert len(traces) == 1
     theirs = jax.grad(lambda z: jnp.sum(jax.vmap(gaussian_process(25))(z)))(z)
     np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("f", "shapes", "dtype", "count"),
+    [
+        (jnp.linalg.cholesky, [(5, 7, 7)], float, 5 * 7**3),
+        (jnp.linalg.cholesky, [(7, 7)], complex, 3 * 7**3),
+        (triangular_solve, [(4, 4), (4, 9)], float, 4 * 9 * 4),
+        (triangular_solve, [(2, 4, 4), (2, 4, 9)], float, 2 * 4 * 9 * 4),
+        (lambda a, b: jnp.linalg.cholesky(a) @ jnp.linalg.cholesky(b), [(3, 3), (3, 3)], float, 27),
+        (jnp.linalg.eigvalsh, [(3, 3)], float, math.inf),
+        (jnp.matmul, [(3, 3), (3, 3)], float, 0),
+    ],
+)
+def test_operations_are_those_of_the_largest_call_as_jaxlib_counts_them(f, shapes, dtype, count):
+    """Rows times columns times the side of the matrix, three times for complex numbers."""
+    arguments = [jax.ShapeDtypeStruct(shape, np.dtype(dtype)) for shape in shapes]
+    assert operations(jax.make_jaxpr(f)(*arguments).jaxpr) == count

@@ -249,3 +249,25 @@ def test_a_verdict_after_a_fit_compiles_nothing_but_the_model_s_own_map(key):
     with Clock().running() as clock:
         result.diagnose()
     assert clock.programs == 0
+
+
+def test_a_budget_by_a_clock_of_its_own():
+    """Ten seconds, of which gradients at half a second each take what the arithmetic says."""
+    at = [100.0]
+    budget = Budget(10.0, now=lambda: at[0])
+    # Nothing is known of the pace yet, so that there is time for anything.
+    assert budget.affords(10**9)
+    with budget.paced(4):
+        at[0] += 2.0
+    assert (budget.pace, budget.spent, budget.left) == (0.5, 2.0, 8.0)
+    assert budget.share(16) == 1.0
+    assert budget.share(32) == pytest.approx(0.5)
+    assert budget.share(32, of=0.25) == pytest.approx(0.125)
+    assert budget.affords(16)
+    assert not budget.affords(17)
+    with budget.paced(0):
+        at[0] += 3.0
+    assert budget.pace == 3.0
+    at[0] += 50.0
+    assert (budget.left, budget.share(1)) == (0.0, 0.0)
+    assert budget.affords(0)

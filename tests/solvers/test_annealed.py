@@ -10,8 +10,8 @@ from sessions import session_of
 
 import quietgrad as qg
 from quietgrad.evaluation.elbo_terms import Difference, paired_difference
-from quietgrad.solvers import LOST, Annealed, Feedback, Stop, drive
-from quietgrad.solvers.choosing import burden
+from quietgrad.solvers import LOST, Annealed, Feedback, Stop, annealed, drive
+from quietgrad.solvers.choosing import Choice, burden
 
 RATE = 0.02
 SOLVER = Annealed(rate=RATE, length=10, by_clock=False)
@@ -145,3 +145,17 @@ def test_without_the_clock_comparing_waits_for_enough_steps(begun):
     assert not SOLVER._probe_due(session, state, feedback_of(start, 0.1))
     session.advance(int(1.1 * needed))
     assert SOLVER._probe_due(session, state, feedback_of(start, 0.1))
+
+
+@pytest.mark.parametrize("cost", [0.5, 4.0, 1000.0])
+def test_rounds_of_another_estimator_take_as_much_time(begun, monkeypatch, cost):
+    """Dearer steps are fewer, cheaper ones more, but no round is shorter than the first."""
+    session, start = begun
+    other = Choice(qg.estimator("nocv"), ratio=0.1, cost=cost, seconds=0.0)
+    monkeypatch.setattr(annealed, "choose", lambda *_, **__: other)
+    state = SOLVER.init(session, start)._replace(length=1000, pace=1e-3)
+    after = SOLVER._probed(session, state, start.q)
+    assert after.probed
+    assert after.estimator is other.estimator
+    assert after.pace == pytest.approx(cost * state.pace)
+    assert after.length == max(SOLVER.length, 1000 / cost)

@@ -1,14 +1,17 @@
 """The timing pass: every configuration once a round, and a clock for runs that have none."""
 
+import dataclasses
 import json
+import math
 
 import numpy as np
 import pytest
 import toys
+from fabricated import unfinished
 
 from quietgrad.cli import app
 from quietgrad.study import timing_pass
-from quietgrad.study.clock import Clock, clock_of, seconds
+from quietgrad.study.clock import Clock, clock_of, seconds, seconds_per_step
 from quietgrad.study.store import Store
 from quietgrad.study.timing import configurations, read_records, read_timing
 
@@ -124,3 +127,23 @@ def test_misuse(study, tmp_path):
     (study / "timing.json").write_text(json.dumps({"format": 99}))
     with pytest.raises(ValueError, match="format 99"):
         read_timing(study)
+
+
+@pytest.mark.parametrize(
+    ("step", "spent", "expected"),
+    [
+        ([0, 100], [0.0, 5.0], 0.05),
+        ([0, 50, 100], [2.0, 3.0, 7.0], 0.05),
+        ([100, 200], [7.0, 12.0], 0.05),
+        ([100], [7.0], math.nan),
+        ([100, 100], [7.0, 12.0], math.nan),
+        ([100, 200], [7.0, 7.0], math.nan),
+        ([100, 200], [7.0, math.nan], math.nan),
+        ([], [], math.nan),
+    ],
+)
+def test_seconds_of_a_step_count_from_the_first_evaluation(step, spent, expected):
+    """Whenever that was, and wherever a run began; none without two of them."""
+    columns = {"step": np.array(step, float), "seconds": np.array(spent, float)}
+    found = dataclasses.replace(unfinished("done", ""), columns=columns, outcome={"timed": True})
+    np.testing.assert_allclose(seconds_per_step(found), expected)

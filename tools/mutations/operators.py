@@ -61,8 +61,20 @@ SWAPS: dict[type[ast.AST], type[ast.AST]] = {
 }
 
 
-# Functions of which two arguments may be swapped.
-COMMUTE = {"min", "max", "minimum", "maximum", "fmin", "fmax", "hypot", "logaddexp", "add", "multiply"}
+# The first two arguments may be swapped: `clip` takes the larger of them, and then the lesser.
+COMMUTE = {
+    "min",
+    "max",
+    "minimum",
+    "maximum",
+    "fmin",
+    "fmax",
+    "hypot",
+    "logaddexp",
+    "add",
+    "multiply",
+    "clip",
+}
 
 
 class Change(NamedTuple):
@@ -298,7 +310,7 @@ def _score(chosen: list[Change], known: dict[str, dict[str, str]]) -> int:
     outcome, same = {c.name: known[c.name]["outcome"] for c in judged}, _equivalent()
     for name, how in outcome.items():
         if how == SURVIVED:
-            print(f"survived: {name}" + f"\n    equivalent: {same[name]}" * (name in same))
+            print(f"survived: {name}" + (f"\n    equivalent: {same[name]}" if name in same else ""))
     for room in ROOMS:
         own = [outcome[c.name] for c in judged if c.room == room]
         if own:

@@ -235,10 +235,10 @@ def falling_step(results: Results) -> Sentence:
     text = (
         "A step size that falls to zero removes the same noise at no cost: it lifts plain gradients "
         "clearly in "
-        f"{helps} of the {len(rows)} settings in which both were run more than once, and with it the gain of QuadCV is "
-        f"smaller in {less} of {len(rows)}. With a Gaussian family, the most that QuadCV with 10 draws "
-        f"or `quiet` clearly gains at a falling step is {top[0]:+.1f} nats ({top[1]}).{example} The "
-        "paper did not try one."
+        f"{helps} of the {len(rows)} settings in which both were run more than once, and with it "
+        f"the gain of QuadCV is smaller in {less} of {len(rows)}. With a Gaussian family, the most that "
+        f"QuadCV with 10 draws or `quiet` clearly gains at a falling step is {top[0]:+.1f} nats "
+        f"({top[1]}).{example} The paper did not try one."
     )
     enough = bool(rows) and 0 < top[0] < 3 and helps >= 0.75 * len(rows) and less >= 0.75 * len(rows)
     return Sentence(text, enough, f"{[(p, b.middle) for p, _, _, b in rows]}")

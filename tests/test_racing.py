@@ -9,6 +9,7 @@ import sys
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
+import optax
 import pytest
 
 import quietgrad as qg
@@ -96,7 +97,8 @@ def test_methods_race_under_the_same_judge_and_the_same_limit():
 def test_an_arrival_must_be_held_and_be_at_the_mark():
     """The mark is a nat below the best answer by the judge; what is 50 nats below is not there."""
     target = qg.Target.from_logdensity(lambda z: -0.5 * jnp.sum((z - 20) ** 2), dim=2)
-    entrants = {"slow": qg.estimator("quiet"), "still": qg.Sgd(steps=1), "auto": "auto"}
+    still = qg.Sgd("quiet", optimizer=optax.adam(1e-6))
+    entrants = {"slow": qg.estimator("quiet"), "still": still, "auto": "auto"}
     result = qg.race(target, entrants=entrants, seconds=0.3, learning_rate=1e-4, key=jr.key(0))
     lanes = {lane.name: lane for lane in result.lanes}
     # Who did not arrive comes after who did, the highest first.

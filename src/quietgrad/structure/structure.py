@@ -39,10 +39,10 @@ class Structure(eqx.Module):
     kind: Kind = eqx.field(static=True)
     # Whether that order is the coordinates' own, so that nothing needs to be moved.
     ordered: bool = eqx.field(static=True)
-    # Where pieces of that order begin and end, in the coordinates' own, if there are few.
-    runs: tuple[tuple[int, int], ...] | None = eqx.field(static=True)
     # How it was found, in a sentence, if it was.
     source: str = eqx.field(static=True)
+    # Where pieces of that order begin and end, in the coordinates' own, if there are few.
+    runs: tuple[tuple[int, int], ...] | None = eqx.field(static=True, default=None)
 
     def __init__(self, globals: Any, blocks: Any, kind: Kind = "arrowhead", source: str = ""):
         first, rows = np.asarray(globals, np.int32), np.asarray(blocks, np.int32)

@@ -77,7 +77,14 @@ class StoredFamily(AbstractFamily):
             method("log_prob", q.dim),
         )
         arrays = tuple(leaf if eqx.is_array(leaf) else None for leaf in jax.tree.leaves(q))
-        return cls(arrays, found, name, q.dim, q.base_dim, q.base)
+        return cls(
+            arrays=arrays,
+            programs=found,
+            kind=name,
+            size=q.dim,
+            base_size=q.base_dim,
+            base=q.base,
+        )
 
     @property
     def dim(self) -> int:

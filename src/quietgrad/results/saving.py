@@ -110,11 +110,11 @@ def read_result(
 def _decoded(
     header: dict[str, Any], body: memoryview, templates: Mapping[str, Any]
 ) -> tuple[dict[str, Any], About, dict[str, Any]]:
-    decoder = Decoder(header["nodes"], body, templates, WHAT)
-    root = header["root"]
+    known, root = dict(templates), header["root"]
+    decoder = Decoder(header["nodes"], body, known, WHAT)
     fields = {name: decoder.decode(root[name]) for name in PLAIN}
     model = About(**_joined(decoder.decode(root["model"])))
-    fields["q"] = _read_family(header, body, templates, model)
+    fields["q"] = _read_family(decoder, root, known, model)
     if not isinstance(fields["q"], AbstractFamily):
         raise ValueError(f"{WHAT} has a {type(fields['q']).__name__} where a family should be")
     # Files of versions without chains have none.
@@ -219,28 +219,27 @@ def _holds_functions(q: eqx.Module) -> bool:
 
 
 def _read_family(
-    header: dict[str, Any], body: memoryview, templates: Mapping[str, Any], model: About
+    decoder: Decoder, root: Mapping[str, Any], templates: dict[str, Any], model: About
 ) -> Any:
     """What was given by `_family`, filled into a template of the reader's if there is one."""
-    root = header["root"]
     try:
-        return Decoder(header["nodes"], body, templates, WHAT).decode(root["q"])
+        return decoder.decode(root["q"])
     except LikeMissing:
         if "programs" not in root.get("stored", {}):
             raise
     stored = root["stored"]
-    decoder = Decoder(header["nodes"], body, {}, WHAT)
     size, base_size = decoder.decode(stored["sizes"])
-    around = {"target": stored_target(model, size)}
+    templates["target"] = stored_target(model, size)
     programs = (Program(content.tobytes(), n) for content, n in decoder.decode(stored["programs"]))
+    member = decoder.decode(stored["member"])
     return StoredFamily(
         arrays=decoder.leaves(root["q"]),
         programs=Programs(*programs),
         kind=str(stored["kind"]),
         size=size,
         base_size=base_size,
-        base=decoder.decode(stored["base"]),
-        member=Decoder(header["nodes"], body, around, WHAT).decode(stored["member"]),
+        base=decoder.decode(stored["base"]) if member is None else member.base,
+        member=member,
     )
 
 

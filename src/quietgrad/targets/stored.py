@@ -121,15 +121,17 @@ def about(target: Target, dtype: Any) -> About:
         return model.about
     if model is None and target.unravel is None:
         return About()
-    point = jax.ShapeDtypeStruct((target.dim,), dtype)
-    out = jax.eval_shape(target.constrain, point)
-    form = jax.tree.unflatten(jax.tree.structure(out), range(len(jax.tree.leaves(out))))
+    forms: list[PyTree] = []
 
     def leaves(arrays: tuple[Array, ...], z: Float[Array, " dim"]) -> tuple[Array, ...]:
         del arrays
-        return tuple(jax.tree.leaves(target.constrain(z)))
+        found, form = jax.tree.flatten(target.constrain(z))
+        forms.append(jax.tree.unflatten(form, range(len(found))))
+        return tuple(found)
 
     program = exported(leaves, (), target.dim, dtype)
+    # As it was when `leaves` was traced: to trace a model once more can take seconds.
+    form = forms[0]
     made = About(form, program.content, program.at_once)
     if model is None:
         return made

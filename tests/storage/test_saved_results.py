@@ -171,7 +171,8 @@ def check_alike(found, result):
         np.testing.assert_allclose(ours, expected, **close)
     np.testing.assert_allclose(q.log_prob(z.reshape(2, 3, -1)), own.log_prob(z).reshape(2, 3), **close)
     np.testing.assert_allclose(q.transport(e[1, 2]), own.transport(e[1, 2]), **close)
-    several = eqx.tree_at(lambda q: q.arrays, q, jax.tree.map(lambda x: jnp.stack([x, x]), q.arrays))
+    twofold = jax.tree.map(lambda x: jnp.stack([x, x]), q.arrays)
+    several = dataclasses.replace(q, arrays=twofold, member=None)
     twice = eqx.filter_vmap(lambda q: q.log_prob(z))(several)
     np.testing.assert_allclose(twice, jnp.stack([own.log_prob(z)] * 2), **close)
 
@@ -237,15 +238,15 @@ def test_a_stored_hierarchy_is_made_again_around_its_model(hierarchy):
     other = schools(EFFECTS + 1.0)
     problem = problem_of(other, qg.load(path).q, None, key=jr.key(0))
     assert problem.q.of_locals.target is problem.target
-    assert np.isfinite(qg.elbo(other, problem.q, key=jr.key(0)).elbo)
+    assert np.isfinite(qg.elbo(other, problem.q, key=jr.key(0)))
 
 
 def test_functions_that_cannot_be_exported_need_a_family_like_it(fitted, tmp_path):
     def density(z):
         shape = jax.ShapeDtypeStruct((), z.dtype)
         still = jax.lax.stop_gradient(z[0])
-        called = jax.pure_callback(lambda z: np.asarray(z), shape, still, vmap_method="sequential")
-        return -0.5 * jnp.sum(z**2) + 0.0 * called
+        one = jax.pure_callback(np.ones_like, shape, still, vmap_method="sequential")
+        return -0.5 * one * jnp.sum(z**2)
 
     target = qg.Target.from_logdensity(density, 3)
     structure = Structure([0], [[1], [2]])

@@ -5,10 +5,11 @@ the function uses are its arguments, so that they need not be in each of several
 """
 
 import contextlib
+import dataclasses
 import functools
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -35,13 +36,14 @@ NO_DERIVATIVES = (
 OfPoint = Callable[[tuple[Array, ...], Float[Array, " dim"]], tuple[Array, ...]]
 
 
-class Program(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Program:
     """A serialised function at many points, for at most `at_once` of them if that is not zero.
 
     None stands for one that could not be exported.
     """
 
-    content: bytes | None
+    content: bytes | None = dataclasses.field(repr=False)
     at_once: int = 0
 
 

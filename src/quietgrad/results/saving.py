@@ -193,7 +193,7 @@ def _family(encoder: Encoder, q: AbstractFamily, target: Target) -> dict[str, An
         except ValueError as error:
             return {"q": encoder.encode_like("family", q), "stored": {"why": str(error)}}
         # Targets like that of the result are left out; whoever has it puts it back.
-        same = all(eqx.tree_equal(each, target) is True for each in targets_in(q))
+        same = all(bool(eqx.tree_equal(each, target)) for each in targets_in(q))
         found = dataclasses.replace(found, member=q if same else None)
     root = {"q": encoder.encode_leaves("family", found.arrays)}
     try:

@@ -14,6 +14,7 @@ from .._util.checks import check_key, instance, lookup, part, whole
 from .._util.extras import adapter
 from .._util.random import key_words
 from ..families import ANY_FAMILY, AbstractFamily, AbstractWithHyperparameters, MeanField, beside, named
+from ..families.stored import NOT_FITTED, StoredFamily
 from ..methods import REGISTRY as METHODS
 from ..methods import AbstractMethod, Sgd
 from ..results import FitResult
@@ -214,6 +215,12 @@ def problem_of(
         else:
             family = made.for_target(target, key=key)
     instance(family, AbstractFamily, "family")
+    if isinstance(family, StoredFamily):
+        target = target.of_dim(family.dim)
+        made_again = family.around(target)
+        if made_again is None:
+            raise ValueError(NOT_FITTED)
+        family = made_again
     if hyperparameters is not None:
         hyperparameters = checked(hyperparameters, family.dtype)
         target.check_dim(family.dim)

@@ -30,8 +30,10 @@ def load(
 
     Args:
         path: the file.
-        family: a family like the one that was saved, with any numbers in it. Only needed for one that
-            holds functions, such as `FlowjaxFlow.of(flow)`: a file has no functions.
+        family: a family like the one that was saved, with any numbers in it, for one that holds
+            functions, such as `FlowjaxFlow.of(flow)`: a file has none. Without it `q` draws and has its
+            density by programs, and cannot be fitted; one that holds no functions but the target's (a
+            hierarchy with nested locals) is made again from a target that `with_target` or `fit` gets.
         hyperparameters: the same for fitted hyperparameters that hold functions.
     """
     given: dict[str, Any] = {"family": family, "hyperparameters": hyperparameters}

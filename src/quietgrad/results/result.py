@@ -25,6 +25,7 @@ from ..diagnostics.posterior import PosteriorDraws, of_chains, resampled
 from ..diagnostics.settings import Diagnostics
 from ..estimators import AbstractEstimator
 from ..families import AbstractFamily
+from ..families.stored import StoredFamily, class_name
 from ..status import Status
 from ..targets import Target
 from ..targets.hyperparameters import given
@@ -109,7 +110,8 @@ class FitResult(eqx.Module):
 
         The file has `q`, the ELBO, how the fit ended, the history, the last diagnosis, and the names and
         scales of the model's variables. It has neither the model nor its data, apart from data that the
-        map to the model's variables uses. Nothing in it is pickled.
+        map to the model's variables uses, and those of a hierarchy whose nested locals are found by the
+        model. Nothing in it is pickled.
 
         Args:
             path: the file, which is replaced if it is there.
@@ -124,12 +126,16 @@ class FitResult(eqx.Module):
 
         Args:
             target: the target that was fitted, made again. It is recognised by its log density at some
-                draws of q; another one is an error.
+                draws of q; another one is an error. A q that was made from it (a hierarchy with nested
+                locals) is made again.
         """
         target = given(target, self.hyperparameters, self.q).of_dim(self.q.dim)
-        check_same(target, self.q, self.remembered.probes)
+        q = self.q
+        if isinstance(q, StoredFamily):
+            q = q.around(target) or q
+        check_same(target, q, self.remembered.probes)
         refined = None if self.refined is None else dataclasses.replace(self.refined, target=target)
-        return dataclasses.replace(self, target=target, refined=refined)
+        return dataclasses.replace(self, q=q, target=target, refined=refined)
 
     @property
     def seconds(self) -> float:
@@ -358,9 +364,7 @@ class FitResult(eqx.Module):
         return jax.random.key(int(self._rng(stream).integers(2**31)))
 
     def _headline(self) -> str:
-        return (
-            f"{type(self.q).__name__} of dim {self.q.dim}: ELBO {self.elbo:.2f} ± {self.elbo_error:.2f}"
-        )
+        return f"{class_name(self.q)} of dim {self.q.dim}: ELBO {self.elbo:.2f} ± {self.elbo_error:.2f}"
 
     def __str__(self) -> str:
         clock = self.clock

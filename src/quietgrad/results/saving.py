@@ -17,11 +17,13 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Float
 
+from .._numerics.exported import Program
 from .._util.environment import current_environment
 from ..evaluation.points import Points
 from ..families import AbstractFamily
+from ..families.stored import Programs, StoredFamily, targets_in
 from ..targets import Target
-from ..targets.stored import About, about, without_density
+from ..targets.stored import About, about, stored_target, without_density
 from .storage.codec import Decoder, Encoder, LikeMissing
 from .storage.file import FileKind, read_file, write_file
 
@@ -66,7 +68,7 @@ def write_result(path: str | os.PathLike[str], result: Any) -> Path:
     root["history"] = encoder.encode({name: _column(x) for name, x in result.history.items()})
     root["decisions"] = encoder.encode([str(decision) for decision in result.decisions])
     root["diagnosis"] = encoder.encode(result.diagnosis)
-    root["q"] = _encoded(encoder, "family", result.q)
+    root |= _family(encoder, result.q, result.target)
     root["refined"] = encoder.encode(_without_target(result.refined))
     root["hyperparameters"] = _encoded(encoder, "hyperparameters", result.hyperparameters)
     for name in DESCRIBED:
@@ -89,10 +91,11 @@ def read_result(
     try:
         return _decoded(header, body, templates)
     except LikeMissing as missing:
-        name = str(missing)
+        name, why = str(missing), header["root"].get("stored", {}).get("why")
         raise ValueError(
-            f"{place} has a {name} that holds functions, of which a file has the arrays only; make one "
-            f"in the same way, with any numbers in it, and give it: load(path, {name}=...)"
+            f"{place} has a {name} that holds functions, of which a file has the arrays only"
+            f"{'' if why is None else f' ({why})'}; make one in the same way, with any numbers in it, "
+            f"and give it: load(path, {name}=...)"
         ) from missing
     except ValueError as error:
         error.add_note(f"while reading {place}")
@@ -107,9 +110,11 @@ def read_result(
 def _decoded(
     header: dict[str, Any], body: memoryview, templates: Mapping[str, Any]
 ) -> tuple[dict[str, Any], About, dict[str, Any]]:
-    decoder = Decoder(header["nodes"], body, templates, WHAT)
-    root = header["root"]
-    fields = {name: decoder.decode(root[name]) for name in (*PLAIN, "q")}
+    known, root = dict(templates), header["root"]
+    decoder = Decoder(header["nodes"], body, known, WHAT)
+    fields = {name: decoder.decode(root[name]) for name in PLAIN}
+    model = About(**_joined(decoder.decode(root["model"])))
+    fields["q"] = _read_family(decoder, root, known, model)
     if not isinstance(fields["q"], AbstractFamily):
         raise ValueError(f"{WHAT} has a {type(fields['q']).__name__} where a family should be")
     # Files of versions without chains have none.
@@ -118,7 +123,6 @@ def _decoded(
     for name in DESCRIBED:
         fields[name] = _read(decoder, root[name], name)
     fields["hyperparameters"] = _hyperparameters(decoder, root["hyperparameters"])
-    model = About(**_joined(decoder.decode(root["model"])))
     remembered = {name: decoder.decode(root[name]) for name in ("diagnosis", "probes")}
     return fields, model, {**remembered, "made": header["made"]}
 
@@ -167,13 +171,80 @@ def _without_target(refined: Any) -> dict[str, Any] | None:
 
 
 def _sections(model: About) -> dict[str, Any]:
-    program = None if model.program is None else np.frombuffer(model.program, np.uint8)
-    return {**vars(model), "program": program}
+    return {**vars(model), "program": _bytes(model.program)}
 
 
 def _joined(sections: Mapping[str, Any]) -> dict[str, Any]:
     program = sections["program"]
     return {**sections, "program": None if program is None else program.tobytes()}
+
+
+def _family(encoder: Encoder, q: AbstractFamily, target: Target) -> dict[str, Any]:
+    """A family whole; or, where it holds functions, its arrays and its programs."""
+    if isinstance(q, StoredFamily):
+        found = q
+    elif not _holds_functions(q):
+        return {"q": encoder.encode(q)}
+    else:
+        try:
+            if _holds_functions(q.base):
+                raise ValueError("its base holds functions, too")
+            found = StoredFamily.of(q)
+        except ValueError as error:
+            return {"q": encoder.encode_like("family", q), "stored": {"why": str(error)}}
+        # Targets like that of the result are left out; whoever has it puts it back.
+        same = all(bool(eqx.tree_equal(each, target)) for each in targets_in(q))
+        found = dataclasses.replace(found, member=q if same else None)
+    root = {"q": encoder.encode_leaves("family", found.arrays)}
+    try:
+        member = encoder.encode_around("target", Target, found.member)
+    except TypeError:
+        member = None
+    sections = {
+        "kind": found.kind,
+        "sizes": [found.size, found.base_size],
+        "base": found.base,
+        "programs": [[_bytes(each.content), each.at_once] for each in found.programs],
+    }
+    stored = {name: encoder.encode(value) for name, value in sections.items()}
+    return {**root, "stored": {**stored, "member": member}}
+
+
+def _holds_functions(q: eqx.Module) -> bool:
+    try:
+        Encoder({}, WHAT).encode(q)
+    except TypeError:
+        return True
+    return False
+
+
+def _read_family(
+    decoder: Decoder, root: Mapping[str, Any], templates: dict[str, Any], model: About
+) -> Any:
+    """What was given by `_family`, filled into a template of the reader's if there is one."""
+    try:
+        return decoder.decode(root["q"])
+    except LikeMissing:
+        if "programs" not in root.get("stored", {}):
+            raise
+    stored = root["stored"]
+    size, base_size = decoder.decode(stored["sizes"])
+    templates["target"] = stored_target(model, size)
+    programs = (Program(content.tobytes(), n) for content, n in decoder.decode(stored["programs"]))
+    member = decoder.decode(stored["member"])
+    return StoredFamily(
+        arrays=decoder.leaves(root["q"]),
+        programs=Programs(*programs),
+        kind=str(stored["kind"]),
+        size=size,
+        base_size=base_size,
+        base=decoder.decode(stored["base"]) if member is None else member.base,
+        member=member,
+    )
+
+
+def _bytes(content: bytes | None) -> np.ndarray | None:
+    return None if content is None else np.frombuffer(content, np.uint8)
 
 
 def _column(values: Any) -> np.ndarray:

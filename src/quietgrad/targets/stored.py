@@ -5,21 +5,16 @@ on any device. The density is not stored, and neither are data, except for those
 (a deterministic variable x @ beta has x in it).
 """
 
-import contextlib
 import dataclasses
-import functools
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import equinox as eqx
 import jax
 import numpy as np
-from jax import export
-from jax.custom_batching import custom_vmap
 from jaxtyping import Array, Float, Key, PyTree
 
-from .._numerics.lapack import INLINE, largest_divisor, operations
+from .._numerics.exported import Program, exported, function_of
 from .named_model import AbstractNamedModel
 from .target import Target
 
@@ -31,15 +26,6 @@ NO_MAP = (
     "the file has no map from q's draws to the model's variables, or none that can be used here; "
     "loaded.q.sample(key, draws) gives draws on the unconstrained scale, and "
     "loaded.with_target(target).sample(key) those of the model"
-)
-# Devices that the program is made for. Where one of them cannot run it, it is for this device alone.
-DEVICES = ("cpu", "cuda", "rocm", "tpu")
-# Calls out of the program that are known to compute and nothing else: linear algebra, FFTs, checks of
-# shapes. Any other one, a call back to Python above all, is neither written nor run.
-HARMLESS = re.compile(
-    r"lapack_\w+|cusolver_\w+|cublas_\w+|hipsolver_\w+|hipblas_\w+|cu_lu_\w+|ducc_fft|dynamic_ducc_fft|"
-    r"shape_assertion|stablehlo\.\w+|chlo\.\w+|mhlo\.\w+|Sharding|Qr|Eigh|LuDecomposition|TopK|"
-    r"ProductOfElementaryHouseholderReflectors|ApproxTopK|\w*threefry2x32\w*"
 )
 
 
@@ -71,7 +57,11 @@ class StoredModel(AbstractNamedModel):
             return point
         if self.about.program is None:
             raise ValueError(NO_MAP)
-        leaves = _program(self.about.program, self.about.at_once)(point)
+        try:
+            function = function_of(Program(self.about.program, self.about.at_once))
+        except ValueError as error:
+            raise ValueError(f"{error}. {NO_MAP}") from error
+        leaves = function((), point)
         return jax.tree.map(lambda place: leaves[place], self.about.form)
 
     def variables(self) -> tuple[str, ...]:
@@ -131,12 +121,18 @@ def about(target: Target, dtype: Any) -> About:
         return model.about
     if model is None and target.unravel is None:
         return About()
-    point = jax.ShapeDtypeStruct((target.dim,), dtype)
-    traced, out = jax.make_jaxpr(target.constrain, return_shape=True)(point)
-    form = jax.tree.unflatten(jax.tree.structure(out), range(len(jax.tree.leaves(out))))
-    # See `over_points`, which does not see what is inside a stored program.
-    work = operations(traced.jaxpr)
-    made = About(form, _exported(target, dtype), at_once=max(1, int((INLINE - 1) / work)) if work else 0)
+    forms: list[PyTree] = []
+
+    def leaves(arrays: tuple[Array, ...], z: Float[Array, " dim"]) -> tuple[Array, ...]:
+        del arrays
+        found, form = jax.tree.flatten(target.constrain(z))
+        forms.append(jax.tree.unflatten(form, range(len(found))))
+        return tuple(found)
+
+    program = exported(leaves, (), target.dim, dtype)
+    # As it was when `leaves` was traced: to trace a model once more can take seconds.
+    form = forms[0]
+    made = About(form, program.content, program.at_once)
     if model is None:
         return made
     dims = {name: tuple(axes) for name, axes in model.dims().items()}
@@ -147,69 +143,3 @@ def about(target: Target, dtype: Any) -> About:
 def _labels(values: Any) -> np.ndarray:
     labels = np.asarray(values)
     return labels.astype(str) if labels.dtype.hasobject else labels
-
-
-def _exported(target: Target, dtype: Any) -> bytes | None:
-    """The map from draws to their arrays, or None where it cannot be exported."""
-
-    def leaves(z: Float[Array, "draws dim"]) -> tuple[Array, ...]:
-        return tuple(jax.tree.leaves(jax.vmap(target.constrain)(z)))
-
-    (draws,) = export.symbolic_shape("draws")
-    argument = jax.ShapeDtypeStruct((draws, target.dim), dtype)
-    for devices in (DEVICES, (jax.default_backend(),)):
-        try:
-            with _without_places():
-                found = export.export(jax.jit(leaves), platforms=devices)(argument)
-            return bytes(found.serialize()) if _harmless(found) else None
-        # Whatever a model does that cannot be exported: a callback, a shape that depends on draws.
-        except Exception:
-            continue
-    return None
-
-
-@contextlib.contextmanager
-def _without_places() -> Iterator[None]:
-    """Programs say where in the user's files each operation stands. A file to share does not."""
-    name = "jax_traceback_in_locations_limit"
-    before = getattr(jax.config, name)
-    jax.config.update(name, 0)
-    try:
-        yield
-    finally:
-        jax.config.update(name, before)
-
-
-def _harmless(found: export.Exported) -> bool:
-    calls = re.findall(r"custom_call @(?:\"([^\"]+)\"|([\w.$]+))", found.mlir_module())
-    return all(HARMLESS.fullmatch(quoted or plain) for quoted, plain in calls)
-
-
-@functools.lru_cache(maxsize=8)
-def _program(content: bytes, at_once: int) -> Any:
-    """The function of one point; at several points it is the program that was stored."""
-    try:
-        found = export.deserialize(bytearray(content))
-        harmless = _harmless(found)
-    except Exception as error:
-        version = jax.__version__
-        raise ValueError(f"jax {version} cannot read the map of the file ({error}). {NO_MAP}") from error
-    if not harmless:
-        raise ValueError("the file has a program with calls out of it that quietgrad does not write")
-
-    @custom_vmap
-    def call(z: Float[Array, " dim"]) -> tuple[Array, ...]:
-        return tuple(leaf[0] for leaf in found.call(z[None]))
-
-    @call.def_vmap
-    def at_several(size: int, batched: Any, z: Float[Array, "draws dim"]) -> Any:
-        del batched
-        if not at_once or size <= at_once:
-            leaves = tuple(found.call(z))
-        else:
-            block = largest_divisor(size, at_once)
-            parts = jax.lax.map(found.call, z.reshape(size // block, block, -1))
-            leaves = tuple(part.reshape(size, *part.shape[2:]) for part in parts)
-        return leaves, tuple(True for _ in leaves)
-
-    return call

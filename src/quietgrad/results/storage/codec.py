@@ -59,6 +59,8 @@ class Encoder:
         self.arrays: list[np.ndarray] = []
         self._templates = {name: (tree, jax.tree.structure(tree)) for name, tree in templates.items()}
         self._places: dict[int, int] = {}
+        # Values of a kind that the reader has, and what he calls them.
+        self._given: dict[str, type] = {}
         # Objects stay alive as long as their addresses stand for them.
         self._alive: list[Any] = []
 
@@ -84,13 +86,28 @@ class Encoder:
 
     def encode_like(self, name: str, value: Any) -> Any:
         """The value by its arrays alone, for a reader that has a template of this name."""
-        leaves = [self.encode(leaf) if eqx.is_array(leaf) else SAME for leaf in jax.tree.leaves(value)]
-        self.nodes.append({"like": name, "leaves": leaves})
+        return self.encode_leaves(name, jax.tree.leaves(value))
+
+    def encode_leaves(self, name: str, leaves: Sequence[Any]) -> Any:
+        """The same for leaves; what is no array is not stored."""
+        stored = [self.encode(leaf) if eqx.is_array(leaf) else SAME for leaf in leaves]
+        self.nodes.append({"like": name, "leaves": stored})
         return {"node": len(self.nodes) - 1}
+
+    def encode_around(self, name: str, kind: type, value: Any) -> Any:
+        """The value without what it holds of this kind, in place of which a reader puts his own."""
+        self._given = {name: kind}
+        try:
+            return self.encode(value)
+        finally:
+            self._given = {}
 
     def _node(self, value: Any) -> dict[str, Any]:
         if isinstance(value, jax.Array | np.ndarray | np.generic):
             return self._array(value)
+        for name, kind in self._given.items():
+            if isinstance(value, kind):
+                return {"given": name}
         for name, (tree, structure) in self._templates.items():
             if type(value) is type(tree) and jax.tree.structure(value) == structure:
                 pairs = zip(jax.tree.leaves(value), jax.tree.leaves(tree), strict=True)
@@ -181,8 +198,17 @@ class Decoder:
                 return {self.decode(k): self.decode(v) for k, v in items}
         raise ValueError(f"{self._what} has no value of the form {value!r:.80}")
 
+    def leaves(self, value: Any) -> tuple[Any, ...]:
+        """What was encoded by `encode_leaves`, with None for what was not stored."""
+        stored = self._nodes[value["node"]]["leaves"]
+        return tuple(None if each == SAME else self.decode(each) for each in stored)
+
     def _make(self, node: dict[str, Any]) -> Any:
         match node:
+            case {"given": name}:
+                if name not in self._templates:
+                    raise LikeMissing(name)
+                return self._templates[name]
             case {"array": place}:
                 return self._array(node, self._offsets[place])
             case {"like": name, "leaves": stored}:

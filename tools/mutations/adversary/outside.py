@@ -283,7 +283,7 @@ MUTANTS = [
         "tests/checkpoints tests/storage -k 'come_back or comes_back'",
     ),
     bug(
-        "about",
+        "exported",
         "max(1, int((INLINE - 1) / work)) if work else 0",
         "0",
         "stored programs share out LAPACK calls",

@@ -202,7 +202,7 @@ def test_draws_where_numbers_end_are_told_and_left_out(value, share):
     status, hint = verify_status(Problem(TARGET, START), qg.Status.CONVERGED, "done", final, known)
     if share == 1 and value != -np.inf:
         assert status is qg.Status.CONVERGED
-        assert "at 0.50% of q's draws, in a far tail, the log density is not a number" in hint
+        assert "at 0.50% of q's draws the log density is not a number" in hint
         assert f"{np.mean(values):.2f}" in hint
         assert final.resolved(0.01).elbo == pytest.approx(np.mean(values))
     else:

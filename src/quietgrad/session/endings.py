@@ -83,8 +83,8 @@ def _by_draws(
         if others is final:
             return propriety.partly_finite(share).ending
         hint += (
-            f"; at {share:.2%} of q's draws, in a far tail, the log density is not a number; the others "
-            f"say what the ELBO is, {others.elbo:.2f} ± {others.error:.2f}"
+            f"; at {share:.2%} of q's draws the log density is not a number: numbers end there, or the "
+            f"model's support does; by the others the ELBO is {others.elbo:.2f} ± {others.error:.2f}"
         )
         final = others
     if start is None or not math.isfinite(final.elbo) or status is not Status.CONVERGED:

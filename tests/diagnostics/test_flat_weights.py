@@ -71,3 +71,20 @@ def test_the_tail_of_weights_that_are_equal_but_for_rounding_says_nothing():
     heavy = smooth(np.clip(noise, -0.5, 0.5) + np.where(np.arange(2000) < 3, 1.0, 0.0))
     assert heavy.khat > heavy.limit
     assert not heavy.usable
+
+
+def test_chains_that_do_not_enter_a_neck_are_not_held_against_equal_weights():
+    """Centred eight schools: q is the posterior to rounding, and one move in a hundred diverges."""
+    effect = np.array([28.0, 8.0, -3.0, 7.0, -1.0, 1.0, 18.0, 12.0])
+    error = np.array([15.0, 10.0, 16.0, 11.0, 9.0, 11.0, 10.0, 18.0])
+
+    def log_density(z):
+        mean, log_std, own = z[0], z[1], z[2:]
+        prior = -0.5 * (mean / 5) ** 2 + log_std - jnp.log1p(jnp.exp(2 * (log_std - jnp.log(5.0))))
+        locals = -8 * log_std - 0.5 * jnp.sum(((own - mean) * jnp.exp(-log_std)) ** 2)
+        return prior + locals - 0.5 * jnp.sum(((effect - own) / error) ** 2)
+
+    result = qg.fit(qg.Target.from_logdensity(log_density, dim=10), "auto", key=jr.key(0))
+    found = result.diagnose()
+    assert found.verdict is Verdict.TRUST, found.reasons
+    assert result.elbo_error < 0.02

@@ -4,7 +4,7 @@ Run from the repository:
   python benchmarks/levels.py    processor seconds of compiling, milliseconds of a call, by level
 
 Levels are measured in turn within one process, `REPEATS` times, and medians are printed with their ratio
-to the default level. Nothing is stored: the numbers behind `SOONER` and `ONCE` of `_util/device.py`.
+to the default level. Nothing is stored: the numbers behind `SOONER` and `ONCE` of `_util/compiling.py`.
 """
 
 import statistics
@@ -14,7 +14,6 @@ import brought
 import jax
 import numpy as np
 
-from quietgrad._util.device import LEVEL
 from quietgrad.evaluation import points
 
 MODELS = ("change-point", "credit", "hmm-regimes", "item-response", "softmax")
@@ -23,10 +22,9 @@ LEVELS, REPEATS, CALLS = (3, 1, 0), 3, 20
 
 def measured(target: points.Target, level: int) -> tuple[float, float]:
     """Processor seconds of compiling both programs, and milliseconds of a call for values."""
-    options = dict(points.SOONER.get("compiler_options", {})) | {LEVEL: level}
     points._programs.cache_clear()
     jax.clear_caches()
-    before, points.SOONER = points.SOONER, {"compiler_options": options}
+    before, points.SOONER = points.SOONER, level
     try:
         made = points.Points(target, np.float32)
         z = 0.1 * np.random.default_rng(0).normal(size=(128, target.dim or 1))

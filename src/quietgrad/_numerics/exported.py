@@ -63,7 +63,7 @@ def exported(function: OfPoint, arrays: Sequence[Array], dim: int, dtype: Any) -
     for devices in (DEVICES, (jax.default_backend(),)):
         try:
             with _without_places():
-                found = export.export(jax.jit(many), platforms=devices)(*arguments)
+                found = export.export(jax.jit(many), platforms=devices)(*arguments)  # noqa: TID251
             return Program(bytes(found.serialize()) if _harmless(found) else None, at_once)
         # Whatever a model does that cannot be exported: a callback, a shape that depends on draws.
         except Exception:

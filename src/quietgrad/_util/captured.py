@@ -72,7 +72,7 @@ def _arrays(function: Any) -> Iterator[np.ndarray]:
             todo.extend(_held(value))
 
 
-_JITTED = type(jax.jit(lambda: None))
+_JITTED = type(jax.jit(lambda: None))  # noqa: TID251
 _ATOMS = (str, bytes, int, float, complex, type(None), types.ModuleType, np.generic, np.dtype, jax.Array)
 
 

@@ -3,12 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import equinox as eqx
 import jax
 import numpy as np
 from jaxtyping import Array, Float, Key
 
 from .._numerics.lapack import over_points
+from .._util.compiling import program
 from .._util.extras import needs_extra
 from ..diagnostics.posterior import PosteriorDraws
 from ..families import AbstractFamily
@@ -117,7 +117,7 @@ def plot(tree: Any, most: int = 12) -> Any:
     return marginals(draws, most=most)
 
 
-@eqx.filter_jit
+@program
 def _drawn(
     q: AbstractFamily, key: Key[Array, ""], draws: int
 ) -> tuple[Float[Array, "draws dim"], Float[Array, " draws"]]:
@@ -125,7 +125,7 @@ def _drawn(
     return jax.vmap(q.transport_and_log_prob)(e)
 
 
-@eqx.filter_jit
+@program
 def _facts(target: Target, points: Float[Array, "draws dim"]) -> dict[str, Any]:
     known = not without_density(target)
 

@@ -20,6 +20,8 @@ from pytensor.graph.traversal import ancestors
 from pytensor.tensor.basic import Alloc
 from pytensor.tensor.type import TensorType
 
+from .._util.compiling import program
+
 # Makes a JAX function of outputs, value variables, data with their shapes, and numbers for others.
 Jaxified = Callable[
     [list[Any], list[Any], Mapping[Any, tuple[int, ...]], Mapping[Any, np.ndarray]], Callable[..., Any]
@@ -167,7 +169,7 @@ def _separate(made: RowPrograms, point: Sequence[np.ndarray], data: Sequence[Arr
     near = [jnp.asarray(x + 0.1 * noise.normal(size=np.shape(x))) for x in point]
     rows = [jnp.asarray(x) for x in made.rows()]
 
-    @jax.jit
+    @program
     def both(near: Any, rows: Any, data: Any) -> tuple[Array, Array]:
         last = [x[::-1][:half] for x in rows]
         return made(near, rows, data)[::-1][:half], made(near, last, data)

@@ -8,13 +8,13 @@ as far as q is right. The density of u whose image is the posterior is
 
 import abc
 
-import equinox as eqx
 import jax
 import numpy as np
 from jaxtyping import Array, Float
 
 from .._numerics.lapack import over_points
-from .._util.device import SOONER, on_device
+from .._util.compiling import SOONER, program
+from .._util.device import on_device
 from ..evaluation.points import Points
 from ..families import AbstractFamily, HostMap, ScalesFollow
 from ..targets import Target
@@ -181,7 +181,7 @@ def _filled(x: Float[np.ndarray, "some _"], count: int) -> Float[np.ndarray, "co
     return np.concatenate([x, np.repeat(x[-1:], count - len(x), axis=0)])
 
 
-@eqx.filter_jit(**SOONER)
+@program(level=SOONER)
 def _slopes(
     coordinates: BaseCoordinates, e: Float[Array, "points base"]
 ) -> tuple[Float[Array, " points"], Float[Array, "points base"]]:

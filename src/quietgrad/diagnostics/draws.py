@@ -4,12 +4,12 @@ import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
-import equinox as eqx
 import jax
 import numpy as np
 from jaxtyping import Array, Float
 
 from .._numerics.lapack import over_points
+from .._util.compiling import program
 from .._util.device import on_device
 from ..evaluation.points import Points, sobol_pairs
 from ..families import AbstractFamily, OnHost
@@ -130,12 +130,12 @@ def moments(
     return np.mean(z, axis=0), np.std(z, axis=0)
 
 
-@eqx.filter_jit
+@program
 def _log_prob(q: AbstractFamily, z: Float[Array, "points dim"]) -> Float[Array, " points"]:
     return over_points(q.log_prob, z)
 
 
-@eqx.filter_jit
+@program
 def _carry(
     q: AbstractFamily, e: Float[Array, "draws base"]
 ) -> tuple[Float[Array, "draws dim"], Float[Array, " draws"]]:

@@ -18,6 +18,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
 from .._numerics.lapack import over_points
+from .._util.compiling import program
 from .._util.device import on_device
 from ..evaluation.points import sobol_pairs
 from ..families import AbstractFamily, HasEntropy, HasMoments, split
@@ -150,7 +151,7 @@ def _solve(
     return x, count, math.sqrt(float(np.max(size / start)))
 
 
-@eqx.filter_jit
+@program
 def _minus_hessian(
     target: Target, q: AbstractFamily, e: Float[Array, "draws base"], v: Float[Array, "systems params"]
 ) -> Float[Array, "systems params"]:

@@ -9,13 +9,13 @@ random sample.
 from collections.abc import Callable
 from typing import Any
 
-import equinox as eqx
 import jax
 import numpy as np
 from jaxtyping import Array, Float, Int
 
 from .._numerics.lapack import over_points
-from .._util.device import SOONER, on_device
+from .._util.compiling import SOONER, program
+from .._util.device import on_device
 from ..targets import Target
 from ..targets.target import coordinate_name
 from .chains import Chains
@@ -144,6 +144,6 @@ def _new(values: np.ndarray, z: np.ndarray) -> np.ndarray:
     return fine & np.array([column.tobytes() not in known for column in values.T], bool)
 
 
-@eqx.filter_jit(**SOONER)
+@program(level=SOONER)
 def _constrain(target: Target, z: Float[Array, "points dim"]) -> dict[str, Array]:
     return over_points(target.constrain, z)

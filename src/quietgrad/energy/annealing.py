@@ -8,7 +8,6 @@ stay unbiased.
 import math
 from typing import NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -16,6 +15,7 @@ import numpy as np
 from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float, Key, PyTree
 
+from .._util.compiling import program
 from .moves import Mala, placed
 from .problem import AbstractEnergy, EnergyProblem
 
@@ -73,7 +73,7 @@ def annealed(
     )
 
 
-@eqx.filter_jit
+@program
 def _weights(
     problem: EnergyProblem,
     params: PyTree,

@@ -6,13 +6,13 @@ into chunks. The loop's bounds are run-time numbers: a shorter chunk does not co
 
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
 import optax
 from jaxtyping import Array, Float, Int, Key, PyTree
 
+from .._util.compiling import program
 from ..solvers.guarded_adam import GuardedState
 from .methods import AbstractEnergyMethod, StepInfo
 from .problem import EnergyProblem
@@ -61,7 +61,7 @@ class ChunkSummary(NamedTuple):
     finite: Array
 
 
-@eqx.filter_jit
+@program
 def run_chunk(
     job: Job, carry: Carry, first: Int[Array, ""], last: Int[Array, ""], span: Float[Array, ""]
 ) -> tuple[Carry, ChunkSummary]:
@@ -110,7 +110,7 @@ def run_chunk(
     )
 
 
-@eqx.filter_jit
+@program
 def agreement(carry: Carry) -> Float[Array, ""]:
     """The cosine between the mean gradients of the two windows: near one while there is a way to go.
 

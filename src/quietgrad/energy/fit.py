@@ -4,7 +4,6 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -14,6 +13,7 @@ from jaxtyping import Array, Float, Key, PyTree
 
 from .._numerics.lapack import one_blas_thread
 from .._util.checks import check_key, described, part, whole
+from .._util.compiling import program
 from .._util.fingerprint import Identity
 from .._util.progress import progress_line, time_left
 from ..session.clock import OPTIMISE, Clock, Ended, Interrupts, Limits
@@ -216,7 +216,7 @@ class _Run:
         )
 
     def _begin(self, params: PyTree) -> Carry:
-        state = eqx.filter_jit(self._job.method.init)(self._job.problem, params, key=self._key_start)
+        state = program(self._job.method.init)(self._job.problem, params, key=self._key_start)
         zero = jax.tree.map(jnp.zeros_like, params)
         return Carry(params, self._job.optimizer.value.init(params), state, zero, zero, zero)
 

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float, Key, PyTree
 
 from .._util.checks import check_key, whole
+from .._util.compiling import program
 from ..status import Status
 from .annealing import LogZ, annealed
 from .methods import AbstractEnergyMethod
@@ -86,14 +87,14 @@ class EnergyResult(eqx.Module):
         )
 
 
-@eqx.filter_jit
+@program
 def _energies(
     problem: EnergyProblem, params: PyTree, x: Float[Array, "points dim"]
 ) -> Float[Array, " points"]:
     return jax.vmap(problem.model, in_axes=(None, 0))(params, x)
 
 
-@eqx.filter_jit
+@program
 def _sampled(
     problem: EnergyProblem,
     params: PyTree,

@@ -10,7 +10,6 @@ be many numbers they are made inside a program, pair by pair.
 import math
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -18,6 +17,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, UInt32
 
 from .._numerics.lapack import over_points
+from .._util.compiling import program
 from .._util.device import on_device
 from .._util.random import key_of
 from ..families import AbstractFamily, OnHost
@@ -281,7 +281,7 @@ def paired_difference(a: ElboTerms, b: ElboTerms) -> Difference:
     return Difference(mean, error)
 
 
-@eqx.filter_jit
+@program
 def _terms(
     target: Target,
     q: AbstractFamily,

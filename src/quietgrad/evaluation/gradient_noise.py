@@ -15,6 +15,7 @@ from jaxtyping import Array, Float, Key, PyTree
 
 from .. import estimators
 from .._util.checks import whole
+from .._util.compiling import program
 from ..estimators import AbstractEstimator, resolve
 from ..families import AbstractFamily
 from ..targets import Target
@@ -165,7 +166,7 @@ def _sample(
     return _moments(target, q, ready, each, batch_size, key), each
 
 
-@eqx.filter_jit
+@program
 def _moments(
     target: Target,
     q: AbstractFamily,

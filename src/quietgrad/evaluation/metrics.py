@@ -5,7 +5,6 @@ Draws are worked through in blocks, so that memory stays bounded whatever the nu
 
 from collections.abc import Iterator
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,6 +12,7 @@ from jaxtyping import Array, Bool, Float, Key
 
 from .._numerics.lapack import over_points
 from .._util.checks import instance, whole
+from .._util.compiling import program
 from .._util.device import on_device
 from ..families import AbstractFamily
 from ..targets import Target
@@ -94,7 +94,7 @@ def _check(target: Target, q: AbstractFamily) -> None:
     target.check_dim(q.dim)
 
 
-@eqx.filter_jit
+@program
 def elbo_terms(
     target: Target, q: AbstractFamily, e: Float[Array, "draws base"], block: int = BLOCK
 ) -> Float[Array, " draws"]:
@@ -110,7 +110,7 @@ def elbo_terms(
     return over_points(term, e, at_once=_draws_at_once(target, q, e.shape[0], block))
 
 
-@eqx.filter_jit
+@program
 def _likelihood_sums(
     target: Target, q: AbstractFamily, e: Float[Array, "draws base"], new: Bool[Array, " rows"]
 ) -> Float[Array, " draws"]:
@@ -120,7 +120,7 @@ def _likelihood_sums(
     return jax.lax.map(total, e)
 
 
-@eqx.filter_jit
+@program
 def _lppd(
     target: Target, q: AbstractFamily, draws: int, key: Key[Array, ""], block: int = BLOCK
 ) -> Float[Array, ""]:

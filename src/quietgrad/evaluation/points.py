@@ -17,7 +17,7 @@ from jaxtyping import Array, Float, Int, UInt32
 
 from .._numerics.lapack import over_points
 from .._numerics.sobol import MOST_DIMENSIONS, reverse_digits, scramble, sobol_digits
-from .._util.device import SOONER
+from .._util.compiling import SOONER, jit_options
 from ..families.bases import AbstractBase
 from ..scale.sharding import put_together, shared_out, shares
 from ..targets import Target
@@ -258,8 +258,8 @@ def _programs(leaves: tuple[Any, ...], form: Any, shape: Any, *, sooner: bool) -
         number = count.astype(z.dtype)
         return gradient / number, hessian / number
 
-    options = SOONER if sooner else {}
-    return jax.jit(values, **options), jax.jit(curvature, **options)
+    options = jit_options(SOONER if sooner else None)
+    return jax.jit(values, **options), jax.jit(curvature, **options)  # noqa: TID251
 
 
 def resolved(

@@ -17,6 +17,7 @@ import numpy as np
 from jaxtyping import Array, Float, Key, PyTree
 
 from .._util.checks import whole
+from .._util.compiling import SOONER, program
 from ..targets import Target
 from .bases import AbstractBase
 
@@ -65,7 +66,7 @@ class AbstractFamily(eqx.Module):
     def for_target(cls, target: Target, *, key: Key[Array, ""]) -> "AbstractFamily":
         """The start of a family that was asked for by name: `init`, by one program."""
         assert target.dim is not None
-        return eqx.filter_jit(cls.init)(target.dim, key=key)
+        return program(cls.init)(target.dim, key=key)
 
     @property
     @abc.abstractmethod
@@ -151,7 +152,12 @@ class AbstractFamily(eqx.Module):
     def sample(self, key: Key[Array, ""], draws: int = 1) -> Float[Array, "draws dim"]:
         """Independent draws of z."""
         shape = (whole(draws, "draws", least=1), self.base_dim)
-        return jax.vmap(self.transport)(self.base.sample(shape, self.dtype, key=key))
+        return _carried(self, self.base.sample(shape, self.dtype, key=key))
+
+
+@program(level=SOONER)
+def _carried(q: AbstractFamily, e: Float[Array, "draws base"]) -> Float[Array, "draws dim"]:
+    return jax.vmap(q.transport)(e)
 
 
 F = TypeVar("F", bound=AbstractFamily)

@@ -6,10 +6,10 @@ A key may be a tuple of names, whose sites have one joint family, and "*" stands
 from collections.abc import Mapping
 from typing import Any
 
-import equinox as eqx
 import jax.random as jr
 from jaxtyping import Array, Key
 
+from .._util.compiling import program
 from ..families import AbstractFamily
 from ..families import named as family_named
 from ..families.by_site import product
@@ -39,7 +39,7 @@ def by_site(
     for (names, kind), own in zip(kept, jr.split(key, len(kept)), strict=True):
         stretches.append(tuple(sorted(places[name] for name in names)))
         size = sum(last - first for first, last in stretches[-1])
-        part = eqx.filter_jit(family_named(kind).init)(size, key=own) if isinstance(kind, str) else kind
+        part = program(family_named(kind).init)(size, key=own) if isinstance(kind, str) else kind
         if not isinstance(part, AbstractFamily) or part.dim != size:
             raise ValueError(
                 f"the family of {', '.join(map(repr, names))} must be a name or a family of dim {size}; "

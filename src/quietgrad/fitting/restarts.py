@@ -9,10 +9,10 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-import equinox as eqx
 import numpy as np
 from jaxtyping import Array, Key
 
+from .._util.compiling import program
 from .._util.device import on_device
 from .._util.random import key_of, key_words
 from ..diagnostics.agreement import BEHIND, NOT_RUN, SAME, Agreement, Start
@@ -52,7 +52,7 @@ def other_starts(problem: Problem, count: int, key: Key[Array, ""]) -> list[Prob
     """
     q, numbers = problem.q, range(1, count)
     if not problem.start_given:
-        made = eqx.filter_jit(type(q).init)
+        made = program(type(q).init)
         starts = [made(q.dim, key=numbered(key, number)) for number in numbers]
     else:
         rngs = [np.random.default_rng(key_words(numbered(key, number))) for number in numbers]
@@ -65,7 +65,7 @@ def other_starts(problem: Problem, count: int, key: Key[Array, ""]) -> list[Prob
                 "and hand the results to diagnose(restarts=...)"
             )
         starts = [
-            eqx.filter_jit(q.start_from)(member, key=numbered(key, number))
+            program(q.start_from)(member, key=numbered(key, number))
             for number, member in zip(numbers, members, strict=True)
         ]
     return [problem, *(dataclasses.replace(problem, q=q, start_given=False) for q in starts)]

@@ -9,6 +9,7 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Array, UInt32
 
+from .._util.compiling import program
 from .._util.random import key_of
 from ..families import AbstractFamily, FitsQuadratic, MeanField
 from ..session import Candidate, Problem, Recorder
@@ -71,7 +72,7 @@ def started_from(q: AbstractFamily, solution: AbstractFamily, session: Recorder)
     return _start(q, solution, session.seed("start"))
 
 
-@eqx.filter_jit
+@program
 def _start(q: AbstractFamily, solution: AbstractFamily, words: UInt32[Array, "2"]) -> AbstractFamily:
     return q.start_from(solution, key=key_of(words))
 

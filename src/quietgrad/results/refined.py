@@ -17,6 +17,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 
 from .._numerics.lapack import over_points
 from .._util.checks import whole
+from .._util.compiling import program
 from .._util.device import on_device
 from .._util.extras import adapter
 from .._util.progress import progress_line
@@ -230,7 +231,7 @@ def _how(coordinates: AbstractCoordinates, q: AbstractFamily) -> str:
     return base if isinstance(coordinates, BaseCoordinates) else matrix
 
 
-@eqx.filter_jit
+@program
 def _carried(
     coordinates: AbstractCoordinates, u: Float[Array, "moves chains base"]
 ) -> Float[Array, "moves chains dim"]:
@@ -238,6 +239,6 @@ def _carried(
     return flat.reshape(*u.shape[:2], -1)
 
 
-@eqx.filter_jit
+@program
 def _constrained(target: Target, z: Float[Array, "draws dim"]) -> Any:
     return over_points(target.constrain, z)

@@ -13,6 +13,7 @@ from jaxtyping import Array, Float, Key, PyTree, UInt32
 
 from .._numerics.lapack import over_points
 from .._util.checks import whole
+from .._util.compiling import program
 from .._util.extras import adapter, needs_extra
 from .._util.random import key_words
 from ..diagnostics.agreement import Agreement
@@ -376,6 +377,6 @@ class FitResult(eqx.Module):
         )
 
 
-@eqx.filter_jit
+@program
 def _constrained(target: Target, z: Float[Array, "draws dim"]) -> Any:
     return over_points(target.constrain, z)

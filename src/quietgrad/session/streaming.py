@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Array, Float, UInt32
 
 from .._numerics.lapack import over_points
+from .._util.compiling import program
 from .._util.device import on_device
 from .._util.random import key_of
 from ..evaluation.elbo_terms import ElboTerms
@@ -99,7 +100,7 @@ class StreamedElboEvaluator:
         return ElboTerms(terms, np.asarray(first, float), np.sqrt(second, dtype=float), bad, variance)
 
 
-@eqx.filter_jit
+@program
 def _draws(
     target: Target, q: AbstractFamily, seed: UInt32[Array, "2"], pairs: int
 ) -> tuple[Array, Float[Array, " dim"], Float[Array, " dim"], Float[Array, " draws"]]:

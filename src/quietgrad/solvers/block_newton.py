@@ -7,10 +7,10 @@ so far, shorter.
 
 from typing import ClassVar, NamedTuple
 
-import equinox as eqx
 import numpy as np
 from jaxtyping import Array, Float
 
+from .._util.compiling import program
 from .._util.device import on_device
 from ..evaluation.points import sobol_pairs
 from ..families import AbstractFamily, AbstractStructured
@@ -81,12 +81,12 @@ class BlockNewton(AbstractSolver):
         return Step((found.q,), after, taken)
 
 
-@eqx.filter_jit
+@program
 def _own(q: AbstractStructured) -> Curvature:
     return own_curvature(q)
 
 
-@eqx.filter_jit
+@program
 def _advanced(
     target: Target,
     q: AbstractStructured,

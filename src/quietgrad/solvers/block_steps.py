@@ -20,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from .._util.compiling import program
 from ..diagnostics.expected_gain import paired_square
 from ..evaluation.elbo_terms import Difference
 from ..families import AbstractStructured
@@ -165,7 +166,7 @@ def decrement(
     return paired_square(np.asarray(groups, float))
 
 
-@eqx.filter_jit
+@program
 def _gain_vectors(
     log_density: LogDensity,
     q: AbstractStructured,

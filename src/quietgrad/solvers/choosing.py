@@ -22,6 +22,7 @@ import jax.random as jr
 from jaxtyping import Array, Float, Int, Key, PyTree
 
 from .. import estimators
+from .._util.compiling import program
 from .._util.random import key_of
 from ..estimators import AbstractEstimator
 from ..families import AbstractFamily
@@ -167,7 +168,7 @@ def measure(
     return variance, cost, spent
 
 
-@eqx.filter_jit
+@program
 def _noise(
     target: Target,
     q: AbstractFamily,
@@ -188,7 +189,7 @@ def _noise(
     return total, evaluations
 
 
-@eqx.filter_jit
+@program
 def _sums(
     target: Target,
     q: AbstractFamily,

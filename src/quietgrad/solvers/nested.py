@@ -7,11 +7,11 @@ all that is k. (Integrated nested Laplace approximations, Rue et al. 2009, by th
 
 from typing import ClassVar, NamedTuple
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from .._util.compiling import program
 from ..families import AbstractFamily, FullRank, HasMoments, OnHost
 from ..families.conditional import Hierarchical, Nested, NestedLaplace
 from ..families.triangular import Triangular
@@ -153,6 +153,6 @@ def _middle(q: AbstractFamily) -> Float[np.ndarray, " dim"]:
     return np.asarray(_transported(q))
 
 
-@eqx.filter_jit
+@program
 def _transported(q: AbstractFamily) -> Float[Array, " dim"]:
     return q.transport(jnp.zeros(q.base_dim, q.dtype))

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int, PyTree
 
+from .._util.compiling import program
 from .._util.device import on_device
 from ..estimators import AbstractEstimator
 from ..families import AbstractFamily
@@ -140,7 +141,7 @@ def _chunk(job: Job, carry: Carry, first: int, last: int, session: Recorder) -> 
     return carry, last, pace
 
 
-@eqx.filter_jit
+@program
 def _run(
     job: Job, carry: Carry, first: Int[Array, ""], last: Int[Array, ""]
 ) -> tuple[Carry, Bool[Array, ""]]:
@@ -149,7 +150,7 @@ def _run(
     return carry, _finite(carry.params)
 
 
-@eqx.filter_jit
+@program
 def _replay(
     job: Job, carry: Carry, first: Int[Array, ""], last: Int[Array, ""]
 ) -> tuple[Carry, Int[Array, ""]]:

@@ -7,13 +7,13 @@ for each array is what such steps, and compiling them, would take most of their 
 from collections.abc import Callable
 from typing import NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Int, PyTree
 
+from .._util.compiling import program
 from .._util.device import on_device
 from .._util.later import optax
 from .guarded_adam import GuardedState, guarded_adam
@@ -33,7 +33,7 @@ class Rates(NamedTuple):
     last: Float[Array, ""]
 
 
-@eqx.filter_jit
+@program
 def run_window(
     job: Job, carry: Carry, sums: PyTree, piece: Span, span: Span, rates: Rates
 ) -> tuple[Carry, PyTree, PyTree]:

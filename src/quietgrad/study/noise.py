@@ -6,7 +6,6 @@ works out the variances on the host: quickest to compile.
 """
 
 import math
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -16,14 +15,12 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Int, Key, PyTree
 
+from .._util.compiling import SOONER, program
 from ..estimators import AbstractEstimator
 from ..evaluation.gradient_noise import GROUPS, gradient_variance, variance_ratio
 from ..families import AbstractFamily
 from ..solvers.steps import strong
 from ..targets import Target
-
-# Fewer passes of LLVM: a third less time to compile, and hardly slower.
-LIGHT: dict[str, Any] = {"compiler_options": {"xla_backend_optimization_level": 1}}
 
 
 class Noise(eqx.Module):
@@ -110,11 +107,11 @@ def _flat_gradients(
     return jax.lax.map(gradient, (rows, keys))
 
 
-_gradients = eqx.filter_jit(_flat_gradients, **LIGHT)
+_gradients = program(_flat_gradients, level=SOONER)
 
 
 # Compiled as a whole: by themselves, the small steps after the gradients take longer than these.
-@eqx.filter_jit
+@program
 def _variance(noise: Noise, q: AbstractFamily, state: PyTree, key: Key[Array, ""]) -> Float[Array, ""]:
     found = gradient_variance(
         noise.target,
@@ -128,7 +125,7 @@ def _variance(noise: Noise, q: AbstractFamily, state: PyTree, key: Key[Array, ""
     return found.total
 
 
-@eqx.filter_jit
+@program
 def _ratio(noise: Noise, q: AbstractFamily, state: PyTree, key: Key[Array, ""]) -> Float[Array, "2"]:
     found = variance_ratio(
         noise.target,

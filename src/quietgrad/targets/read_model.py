@@ -7,6 +7,7 @@ import equinox as eqx
 import jax
 from jaxtyping import Array, Key, PyTree
 
+from .._util.compiling import program
 from .._util.tracing import Traced, traced
 from .named_model import AbstractNamedModel
 
@@ -81,7 +82,7 @@ def read_model(model: AbstractNamedModel, point: PyTree) -> ReadModel:
     return ReadModel(traced(model.all_at, point), _Source(model))
 
 
-@eqx.filter_jit
+@program
 def _observed(read: Traced) -> dict[str, Array]:
     (point,) = read.program.args
     return read(jax.tree.map(lambda x: jax.numpy.zeros(x.shape, x.dtype), point))[2]

@@ -11,7 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PyTree
 
-from ..._util.device import ONCE, on_device
+from ..._util.compiling import ONCE, program
+from ..._util.device import on_device
 from ..._util.tracing import Traced, traced
 from ...targets import Target
 from .handled import constant, put_together, take_apart
@@ -168,7 +169,7 @@ def _separate(made: NumpyroModel, data: tuple[Array, ...]) -> bool:
     return np.allclose(among_all, alone, rtol=tolerance, atol=tolerance, equal_nan=True)
 
 
-@eqx.filter_jit(**ONCE)
+@program(level=ONCE)
 def _halves(
     log_likelihood: Traced, point: Point, data: tuple[Array, ...]
 ) -> tuple[Float[Array, " half"], Float[Array, " half"]]:

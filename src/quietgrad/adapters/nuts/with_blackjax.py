@@ -2,11 +2,11 @@
 
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
+from ..._util.compiling import program
 from ..._util.extras import needs_extra
 from ...diagnostics.coordinates import AbstractCoordinates
 from .engine import AbstractEngine, Moves
@@ -38,7 +38,7 @@ class Engine(AbstractEngine):
         return (states, settings, key), found
 
 
-@eqx.filter_jit
+@program
 def _warmed(
     engine: Engine,
     coordinates: AbstractCoordinates,
@@ -62,7 +62,7 @@ def _warmed(
     return jax.vmap(one)(start, keys)
 
 
-@eqx.filter_jit
+@program
 def _block(
     engine: Engine,
     coordinates: AbstractCoordinates,

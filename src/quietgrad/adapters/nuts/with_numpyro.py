@@ -2,10 +2,10 @@
 
 from typing import Any
 
-import equinox as eqx
 import jax
 from jaxtyping import Array, Float, Key
 
+from ..._util.compiling import program
 from ..._util.extras import needs_extra
 from ...diagnostics.coordinates import AbstractCoordinates
 from .engine import AbstractEngine, Moves
@@ -54,7 +54,7 @@ def _kernels(engine: Engine, coordinates: AbstractCoordinates, warm_up: int) -> 
     return begin, lambda state: sample(state, (coordinates,), {})
 
 
-@eqx.filter_jit
+@program
 def _begin(
     engine: Engine,
     coordinates: AbstractCoordinates,
@@ -66,7 +66,7 @@ def _begin(
     return jax.vmap(begin)(start, keys)
 
 
-@eqx.filter_jit
+@program
 def _block(
     engine: Engine, coordinates: AbstractCoordinates, state: Any, moves: int, warm_up: int
 ) -> tuple[Any, Moves]:

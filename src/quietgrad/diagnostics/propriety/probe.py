@@ -4,12 +4,12 @@ import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from ..._util.device import ONCE, on_device
+from ..._util.compiling import ONCE, program
+from ..._util.device import on_device
 from ...evaluation.metrics import BLOCK
 from ...evaluation.points import Points
 from ...targets import Target
@@ -69,7 +69,7 @@ class LogDensityProbe(NamedTuple):
         return np.append(changed, changed[-1])
 
 
-@eqx.filter_jit(**ONCE)
+@program(level=ONCE)
 def _constrain(target: Target, z: Float[Array, "points dim"]) -> dict[str, Array]:
     return jax.vmap(target.constrain)(z)
 
@@ -80,7 +80,7 @@ def log_density_probe(target: Target, dtype: Any) -> LogDensityProbe:
     return LogDensityProbe(target, dtype, values, _Later(target, dtype))
 
 
-@eqx.filter_jit
+@program
 def _on_device(target: Target, z: Float[Array, "points dim"]) -> Float[Array, " points"]:
     return jax.lax.map(target.log_density, z)
 

@@ -14,7 +14,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from ..._numerics.lapack import over_points
-from ..._util.device import SOONER, on_device
+from ..._util.compiling import SOONER, program
+from ..._util.device import on_device
 from .nested import MOST, Nested
 from .nested_laplace import NestedLaplace
 from .nested_skewed import NestedSkewed
@@ -117,7 +118,7 @@ def skewed_locals(nested: NestedLaplace) -> NestedSkewed:
     return found
 
 
-@eqx.filter_jit(**SOONER)
+@program(level=SOONER)
 def _program(
     nested: Nested,
     g: Float[Array, "blocks points k"],

@@ -7,7 +7,6 @@ conditionals are Gaussian (`nested.py`). Centred models need not be rewritten fo
 
 from typing import ClassVar
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -16,7 +15,8 @@ from jaxtyping import Array, Float, Key
 
 from ..._numerics.lapack import over_points
 from ..._util.checks import whole
-from ..._util.device import SOONER, on_device
+from ..._util.compiling import SOONER, program
+from ..._util.device import on_device
 from ...structure import Structure
 from ...targets import Target
 from ..bases import AbstractBase, Normal
@@ -236,13 +236,13 @@ class Hierarchical(AbstractFamily, ScalesFollow, OnHost):
         return self.of_globals.log_prob(g) + own_log_prob
 
 
-@eqx.filter_jit(**SOONER)
+@program(level=SOONER)
 def _carried(
     q: Hierarchical, e: Float[Array, "draws base"]
 ) -> tuple[Float[Array, "draws dim"], Float[Array, " draws"]]:
     return over_points(q.transport_and_log_prob, e)
 
 
-@eqx.filter_jit(**SOONER)
+@program(level=SOONER)
 def _inverses(q: Hierarchical, z: Float[Array, "points dim"]) -> Float[Array, "points base"]:
     return over_points(q.inverse, z)

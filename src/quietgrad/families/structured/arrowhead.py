@@ -9,7 +9,6 @@ given its globals: the best full-rank Gaussian for such a target has them too.
 import math
 from typing import ClassVar
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -17,6 +16,7 @@ import numpy as np
 from jaxtyping import Array, Float, Key
 
 from ..._util.checks import whole
+from ..._util.compiling import program
 from ...structure import BlockRoot, Structure
 from ...targets import Target
 from ..bases import AbstractBase, Normal
@@ -64,7 +64,7 @@ class Arrowhead(AbstractStructured, HasPathMetric):
     def for_target(cls, target: Target, *, key: Key[Array, ""]) -> "Arrowhead":
         """The start for a target, whose structure is found."""
         structure = structure_for(target, "arrowhead")
-        return eqx.filter_jit(cls.init)(structure.dim, key=key, structure=structure)
+        return program(cls.init)(structure.dim, key=key, structure=structure)
 
     @classmethod
     def _diagonal(

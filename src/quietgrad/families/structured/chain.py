@@ -9,13 +9,13 @@ neighbours and the globals.
 import math
 from typing import ClassVar
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, Key
 
 from ..._util.checks import whole
+from ..._util.compiling import program
 from ...structure import BlockRoot, Structure
 from ...structure import small_matrices as small
 from ...targets import Target
@@ -68,7 +68,7 @@ class Chain(AbstractStructured):
     def for_target(cls, target: Target, *, key: Key[Array, ""]) -> "Chain":
         """The start for a target, whose structure is found."""
         structure = structure_for(target, "chain")
-        return eqx.filter_jit(cls.init)(structure.dim, key=key, structure=structure)
+        return program(cls.init)(structure.dim, key=key, structure=structure)
 
     @classmethod
     def _diagonal(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import equinox as eqx
 
+from ..._util.compiling import program
 from ..._util.random import key_of
 from ...families import AbstractFamily
 from ...session import Candidate, Recorder
@@ -86,4 +87,4 @@ class AbstractRung(eqx.Module):
 
 def member(kind: type[AbstractFamily], dim: int, session: Recorder, **more: Any) -> AbstractFamily:
     """A member of a family as its `init` makes it, by one program."""
-    return eqx.filter_jit(kind.init)(dim, key=key_of(session.seed(kind.__name__)), **more)
+    return program(kind.init)(dim, key=key_of(session.seed(kind.__name__)), **more)

@@ -8,13 +8,13 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from ..._numerics.lapack import one_blas_thread
+from ..._util.compiling import program
 from ...evaluation.points import Points
 from ...targets import Target
 from ..display.table import named
@@ -95,7 +95,7 @@ def posterior_expectations(
 def _evaluated(target: Target, functions: Mapping[str, Any] | None, flat: Draws) -> Named:
     """What is asked for at every draw."""
 
-    @eqx.filter_jit
+    @program
     def everywhere(target: Target, points: Float[Array, "draws dim"]) -> dict[str, Any]:
         def one(z: Float[Array, " dim"]) -> dict[str, Any]:
             point = target.constrain(z)

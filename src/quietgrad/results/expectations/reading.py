@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PyTree
 
+from ..._util.compiling import program
 from ...targets import Target
 
 ACCEPTED = (
@@ -85,7 +85,7 @@ def _from_trees(target: Target, given: PyTree) -> Float[np.ndarray, "chains draw
     return _flat(points)
 
 
-@eqx.filter_jit
+@program
 def _unconstrained(model: Any, chains: dict[str, Array]) -> tuple[PyTree, dict[str, Array]]:
     """Points of the draws, and the draws of these points."""
 

@@ -3,13 +3,13 @@
 from collections.abc import Callable
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..._util.device import SOONER, on_device
+from ..._util.compiling import SOONER, program
+from ..._util.device import on_device
 from ...targets import Target
 
 # Products of the Hessian at a point with vectors, on the host.
@@ -94,7 +94,7 @@ class HessianProducts:
         return np.concatenate(found)
 
 
-@eqx.filter_jit(**SOONER)
+@program(level=SOONER)
 def _products(
     target: Target, z: Float[Array, " dim"], v: Float[Array, "vectors dim"]
 ) -> Float[Array, "vectors dim"]:

@@ -157,13 +157,17 @@ def pytest_terminal_summary(terminalreporter):
         terminalreporter.line(f"{total:,} {counted} in all")
 
 
-# A process may hold some 65,000 memory maps (vm.max_map_count). Every compiled program takes several,
-# and XLA crashes at the limit. Forgetting takes some ten seconds, and what is compiled again more, so it
-# is put off: 20 tests of endings, which compile much, made 1,700 maps.
-MOST_MAPS = 45_000
-MAPS = Path("/proc/self/maps")
-# Two processes of tests must fit into a machine of 8 GB with what else runs there.
-MOST_PAGES = 3 * 2**30 // os.sysconf("SC_PAGE_SIZE")
+# A process may hold so many memory maps. Every compiled program takes several, and XLA crashes at the
+# limit. Forgetting takes some ten seconds, and what is compiled again more, so it is put off: 20 tests
+# of endings, which compile much, made 1,700 maps.
+MAPS, MAPS_LIMIT = Path("/proc/self/maps"), Path("/proc/sys/vm/max_map_count")
+MOST_MAPS = (int(MAPS_LIMIT.read_text()) if MAPS_LIMIT.exists() else 65_530) - 10_000
+# Two processes of tests must fit into the memory that there is, 8 GB at least, with what else runs.
+MEMORY = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
+CONTAINER = Path("/sys/fs/cgroup/memory.max")
+if CONTAINER.exists() and (limit := CONTAINER.read_text().strip()).isdigit():
+    MEMORY.append(int(limit))
+MOST_PAGES = 3 * max(2**33, min(MEMORY)) // 8 // os.sysconf("SC_PAGE_SIZE")
 PAGES = Path("/proc/self/statm")
 # Tests between two looks at them, which take some milliseconds each.
 LOOK_EVERY = 20

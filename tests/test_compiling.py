@@ -38,7 +38,9 @@ def test_many_draws_of_a_mixture_are_those_of_the_host(key):
     root[:, [0, 1], [0, 1]] = rng.uniform(0.4, 0.7, size=(4, 2))
     q = Mixture.of(Components(np.zeros(4), loc, root), np.dtype(np.float32))
     e = q.base.sample((MANY // 4, 2), q.dtype, key=key)
-    assert_allclose(q.sample(key, MANY // 4), q.host_transport(np.asarray(e, float)), rtol=1e-3, atol=1e-3)
+    assert_allclose(
+        q.sample(key, MANY // 4), q.host_transport(np.asarray(e, float)), rtol=1e-3, atol=1e-3
+    )
 
 
 def test_a_program_within_another_is_a_part_of_it():

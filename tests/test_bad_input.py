@@ -65,7 +65,7 @@ WRONG_VALUES = {
     ),
     "density that needs another dim": (
         lambda: qg.Target.from_logdensity(lambda z: z @ jnp.ones(3), dim=2),
-        ["log_prior failed", "dim 2", "Check the dim"],
+        ["the log density failed", "dim 2", "Check the dim"],
     ),
     "dim zero": (lambda: target(0), ["dim", "at least 1", "0"]),
     "fraction of a dim": (lambda: qg.MeanField.init(2.5, key=KEY), ["dim", "whole number", "2.5"]),
@@ -79,16 +79,16 @@ WRONG_VALUES = {
     # Densities
     "density is a vector": (
         lambda: qg.Target.from_logdensity(lambda z: z, dim=3),
-        ["log_prior", "scalar", "float64[3]"],
+        ["the log density", "scalar", "float64[3]"],
     ),
     "density is whole": (
         lambda: qg.Target.from_logdensity(lambda z: jnp.sum(z > 0), dim=3),
-        ["log_prior", "real", "int64[]"],
+        ["the log density", "real", "int64[]"],
     ),
     "density is None": (lambda: qg.Target.from_logdensity(lambda z: None, dim=3), ["NoneType"]),
     "density in numpy": (
         lambda: qg.Target.from_logdensity(lambda z: np.sum(np.asarray(z)), dim=3),
-        ["log_prior failed", "jax.numpy"],
+        ["the log density failed", "jax.numpy"],
     ),
     "likelihood is summed": (
         lambda: qg.Target(normal, lambda z, x: jnp.sum(x), np.zeros(5), dim=2),
@@ -177,6 +177,10 @@ WRONG_VALUES = {
 }
 
 WRONG_TYPES = {
+    "a pytree as dim": (
+        lambda: qg.Target.from_logdensity(normal, {"slopes": jnp.zeros(3)}),
+        ["dim", "dict", "example="],
+    ),
     "target is a function": (lambda: fit(normal, q()), ["target", "Target", "function"]),
     "family is a class": (
         lambda: fit(target(), qg.MeanField),

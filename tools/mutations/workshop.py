@@ -62,6 +62,8 @@ OPTIONS = (
 # that without computing says nothing: the machine may be busy, or asleep. Without a bug there are no
 # endless loops, and several selections may be run together.
 CPU_SECONDS, FINITE, PATIENCE = 30, 20, 3600
+# What computes nothing for so many seconds waits for what never comes.
+IDLE = 100
 # Compiled programs, for all mutants and later runs: most of them do not have the bug.
 PROGRAMS = Path(tempfile.gettempdir()) / "quietgrad-mutations-programs"
 FAILED = ("FAILED ", "ERROR ")
@@ -168,7 +170,7 @@ class Workshop:
                 lines.read_text(encoding="utf-8").splitlines(), self._blocks
             )
         if status is None:
-            return Tested(-2, f"not done after {PATIENCE} s, of which most was waiting", ())
+            return Tested(-2, "it waited for what never came", ())
         text = output.read_text(encoding="utf-8", errors="replace")
         said = [line for line in text.splitlines() if line.strip()]
         bad = [line.split(" ", 1)[1].split(" - ")[0] for line in said if line.startswith(FAILED)]
@@ -292,11 +294,23 @@ class Broken:
 
 def _wait(child: int) -> int | None:
     """The status of a process that has ended; None if it did not, and was killed."""
-    deadline = time.monotonic() + PATIENCE
+    deadline, computing, since = time.monotonic() + PATIENCE, 0.0, time.monotonic()
     while (done := os.waitpid(child, os.WNOHANG))[0] == 0:
-        if time.monotonic() > deadline:
+        now, spent = time.monotonic(), _computed(child)
+        if spent > computing or math.isinf(spent):
+            computing, since = spent, now
+        if now > deadline or now > since + IDLE:
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
             return None
         time.sleep(0.02)
     return done[1]
+
+
+def _computed(process: int) -> float:
+    """Processor seconds of a process, its ended children included; infinite where it cannot be known."""
+    try:
+        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+        return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+    except OSError:
+        return math.inf

@@ -114,8 +114,10 @@ class Target(eqx.Module):
         """The functions as they are now, checked at points of length `dim`."""
         seen = self.on_rows(np.arange(min(2, self.rows))) if self.on_disk else self
         point = self._shapes(dim)
-        prior = traced_function("log_prior", self.log_prior, (point,), dim, ())
-        if self.log_likelihood is None:
+        alone = self.log_likelihood is None
+        name = "the log density" if alone else "log_prior"
+        prior = traced_function(name, self.log_prior, (point,), dim, ())
+        if alone:
             return prior, None
         args = point, jax.eval_shape(lambda: seen.data)
         return prior, traced_function("log_likelihood", self.log_likelihood, args, dim, (seen.rows,))
@@ -133,6 +135,8 @@ class Target(eqx.Module):
             raise ValueError(
                 "say how long a point is: dim=5 for vectors, or example=pytree for pytrees like it"
             )
+        if isinstance(dim, dict | list | tuple):
+            raise TypeError(f"dim must be a number; got a {type(dim).__name__}. Pytrees are example=...")
         return cls(fn, dim=dim, example=example)
 
     @classmethod

@@ -115,8 +115,8 @@ def along_coordinate(probe: LogDensityProbe, ray: Ray, tail: Tail) -> Finding:
     return Finding(
         Status.UNBOUNDED,
         f"the log density does not fall off along {coordinate_name(probe.target, index)}: at "
-        f"{place:.0e} it is {tail.value:.4g}, so the posterior is improper; give that coordinate a "
-        "proper prior, or take it out of the model",
+        f"{place:.0e} it is {tail.value + 0.0:.4g}, so the posterior is improper; give that coordinate "
+        "a proper prior, or take it out of the model",
         tail.certain,
     )
 
@@ -187,8 +187,8 @@ def _finding(probe: LogDensityProbe, ray: Ray, tail: Tail) -> Finding:
     return Finding(
         Status.UNBOUNDED,
         f"the log density does not fall off between {names}{more}: however far they are moved together, "
-        f"in the ratio {ratios}, it is {tail.value:.4g}, so the posterior is improper; give them a "
-        "proper prior, or take one of them out of the model",
+        f"in the ratio {ratios}, it is {tail.value + 0.0:.4g}, so the posterior is improper; give them "
+        "a proper prior, or take one of them out of the model",
         tail.certain,
     )
 

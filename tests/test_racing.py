@@ -58,7 +58,7 @@ def test_names_a_winner_and_says_why():
     assert all(lane.clock["optimise"] > 0 for lane in result.lanes)
 
 
-def test_who_was_done_first_with_everything_included_is_told_if_it_is_another():
+def test_a_race_is_a_table_and_says_who_was_done_first_with_everything_included():
     """By the optimisation one wins and by the watch the other, unless it ended below the mark."""
     target = qg.Target.from_logdensity(lambda z: -0.5 * jnp.sum(z**2), dim=2)
     result = qg.race(target, entrants={"quiet": "quiet", "auto": "auto"}, seconds=0.1, key=jr.key(0))
@@ -76,6 +76,15 @@ def test_who_was_done_first_with_everything_included_is_told_if_it_is_another():
 
     assert told().endswith("included, quiet was done first: after 1 s, auto after 9 s.")
     assert "done first" not in told(quiet=-0.5)
+
+    title, head, *rows = str(result).splitlines()
+    assert f"{result.mark:.2f}" in title
+    assert head.split()[0] == "entrant"
+    assert [row.split()[0] for row in rows[:2]] == [lane.name for lane in result.lanes]
+    assert len({len(row) for row in (head, *rows[:2])}) == 1
+    assert rows[-1] == result.recommendation()
+    shown = result._repr_html_()
+    assert all(f"<td>{lane.name}</td>" in shown for lane in result.lanes)
 
 
 @pytest.mark.slow

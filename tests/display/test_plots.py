@@ -9,6 +9,7 @@ import pytest
 from test_card import CLOCK, HISTORY
 
 import quietgrad as qg
+from quietgrad.families import Mixture
 from quietgrad.results.display import plots
 from quietgrad.results.display.curve import curve_of
 from quietgrad.results.display.noise import Noise, gradient_noise
@@ -61,6 +62,14 @@ def test_noise_is_told_by_block_and_variable(key):
     # Sticking the landing has no noise there, and stands in for a fit without an estimator.
     _, quiet = gradient_noise(target, q, None, None, repeats=20, key=key)
     assert max(part.std for part in quiet) < 1e-10 * max(part.plain for part in quiet)
+
+
+def test_parts_that_draws_do_not_depend_on_are_not_shown(key):
+    """The weight of a single component is one, whatever its logit."""
+    target = qg.Target.from_logdensity(lambda z: -jnp.sum(jnp.cosh(z)), dim=2)
+    one = Mixture.init(2, components=1, key=key)
+    _, parts = gradient_noise(target, one, qg.estimator("nocv", draws=4), None, repeats=20, key=key)
+    assert {part.label for part in parts} == {"loc", "packed"}
 
 
 def test_a_result_plots_and_frames_its_history(key):

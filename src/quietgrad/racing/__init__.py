@@ -2,6 +2,6 @@
 
 from .entrants import Entrant, entrants_for
 from .race import race
-from .result import Lane, RaceResult
+from .result import COLUMNS, Lane, RaceResult
 
-__all__ = ["Entrant", "Lane", "RaceResult", "entrants_for", "race"]
+__all__ = ["COLUMNS", "Entrant", "Lane", "RaceResult", "entrants_for", "race"]

@@ -6,8 +6,13 @@ from typing import Any
 import equinox as eqx
 import numpy as np
 
+from .._util.html import Html, element
 from ..evaluation.elbo_terms import MARGIN
 from ..results import FitResult
+
+# Endings that go without saying, and what a table shows of a lane.
+USUAL = ("converged", "budget")
+COLUMNS = ("entrant", "seconds", "steps", "final ELBO", "whole wait, s", "µs a step", "variance × cost")
 
 
 class Lane(eqx.Module):
@@ -35,9 +40,25 @@ class Lane(eqx.Module):
             return None
         return self.variance * self.microseconds * 1e-6
 
+    def cells(self) -> tuple[str, ...]:
+        """A row of the table, in the order of `COLUMNS`."""
+        ending = "" if self.status in USUAL else f" ({self.status})"
+        return (
+            self.name,
+            "never" if self.seconds_to_mark is None else f"{self.seconds_to_mark:.3g}",
+            "–" if self.steps_to_mark is None else f"{self.steps_to_mark:,}",
+            f"{self.elbo:.2f}{ending}",
+            f"{self.clock['total']:.1f}",
+            "–" if self.microseconds is None else f"{self.microseconds:.0f}",
+            "–" if self.noise_cost is None else f"{self.noise_cost:.2g}",
+        )
+
 
 class RaceResult(eqx.Module):
-    """All lanes, the mark, the best fit, and entrants that could not start with the reason."""
+    """All lanes, the mark, the best fit, and entrants that could not start with the reason.
+
+    `print` and a notebook show them as a table, with what to use below it.
+    """
 
     lanes: list[Lane]
     mark: float
@@ -79,6 +100,30 @@ class RaceResult(eqx.Module):
             return f"{text}; plain gradients with 10 draws did not get there in {self.budget:.2g} s."
         times = plain.seconds_to_mark / max(winner.seconds_to_mark, 1e-9)
         return f"{text}, {times:.1f} times as fast as plain gradients with 10 draws."
+
+    @property
+    def title(self) -> str:
+        """What the lanes raced for."""
+        return f"first to ELBO {self.mark:.2f} (the best anyone found, minus {MARGIN:g} nat)"
+
+    def notes(self) -> list[str]:
+        """Who was left out and why, and what to use."""
+        left_out = [f"left out: {name}: {reason}" for name, reason in self.left_out.items()]
+        return [*left_out, self.recommendation()]
+
+    def __str__(self) -> str:
+        table = [COLUMNS, *(lane.cells() for lane in self.lanes)]
+        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+        rows = [
+            "  ".join([row[0].ljust(widths[0]), *(map(str.rjust, row[1:], widths[1:]))]) for row in table
+        ]
+        return "\n".join([self.title, *rows, *self.notes()])
+
+    def _repr_html_(self) -> Html:
+        header = element("tr", *(element("th", name) for name in COLUMNS))
+        rows = [element("tr", *(element("td", c) for c in lane.cells())) for lane in self.lanes]
+        notes = [element("p", note) for note in self.notes()]
+        return element("div", element("p", self.title), element("table", header, *rows), *notes)
 
     def rows(self) -> list[dict[str, Any]]:
         """The lanes as plain values, fastest first."""

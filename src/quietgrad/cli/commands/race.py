@@ -12,14 +12,13 @@ from rich.table import Table
 from ..._util.environment import environment
 from ..._util.extras import needs_extra
 from ..._util.files import check_place, write_whole
-from ...racing import RaceResult, race
+from ...racing import COLUMNS, RaceResult, race
 from ...scale.compilation_cache import keep_compiled
 from .models import load_model
 from .settings import check_family, family_of
 
 FORMAT = 2
 # Endings that need no remark: a race ends most runs by its clock.
-FINE = ("converged", "budget")
 
 
 def race_command(
@@ -80,35 +79,14 @@ def race_command(
 
 def _print(title: str, family: str, result: RaceResult) -> None:
     console = Console()
-    mark = f"first to ELBO {result.mark:.2f} (the best anyone found, minus 1 nat)"
-    table = Table(title=f"{escape(title)}, {family}: {mark}", title_justify="left")
-    columns = (
-        "entrant",
-        "seconds",
-        "steps",
-        "final ELBO",
-        "whole wait, s",
-        "µs a step",
-        "variance × cost",
-    )
-    for column in columns:
+    table = Table(title=f"{escape(title)}, {family}: {result.title}", title_justify="left")
+    for column in COLUMNS:
         table.add_column(column, justify="left" if column == "entrant" else "right")
     for lane in result.lanes:
-        steps = "–" if lane.steps_to_mark is None else f"{lane.steps_to_mark:,}"
-        ending = f"{lane.elbo:.2f}" + ("" if lane.status in FINE else f" ({lane.status})")
-        table.add_row(
-            escape(lane.name),
-            "never" if lane.seconds_to_mark is None else f"{lane.seconds_to_mark:.3g}",
-            steps,
-            ending,
-            f"{lane.clock['total']:.1f}",
-            "–" if lane.microseconds is None else f"{lane.microseconds:.0f}",
-            "–" if lane.noise_cost is None else f"{lane.noise_cost:.2g}",
-        )
+        table.add_row(*map(escape, lane.cells()))
     console.print(table)
-    for name, reason in result.left_out.items():
-        console.print(f"left out: {name}: {reason}", markup=False)
-    console.print(result.recommendation(), markup=False)
+    for note in result.notes():
+        console.print(note, markup=False)
 
 
 def _plot(path: Path, title: str, result: RaceResult) -> None:

@@ -49,6 +49,8 @@ def gradient_noise(
     ]
     ours, plain = (_parts(target, q, found) for found in both)
     rows = [Noise(label, *ours[label], plain[label][0]) for label in ours]
+    # Arrays that q holds and draws do not depend on: those of the model that a hierarchy has within it.
+    rows = [row for row in rows if row.std or row.mean or row.plain] or rows
     return estimator.title, sorted(rows, key=lambda row: -row.plain)
 
 

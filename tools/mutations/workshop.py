@@ -1,6 +1,7 @@
 """A temporary copy of the project in which bugs are put, tests are run, and bugs are taken out again."""
 
 import contextlib
+import enum
 import importlib
 import itertools
 import math
@@ -63,7 +64,7 @@ OPTIONS = (
 # endless loops, and several selections may be run together.
 CPU_SECONDS, FINITE, PATIENCE = 30, 20, 3600
 # What computes nothing for so many seconds waits for what never comes.
-IDLE = 100
+IDLE = 60
 # Compiled programs, for all mutants and later runs: most of them do not have the bug.
 PROGRAMS = Path(tempfile.gettempdir()) / "quietgrad-mutations-programs"
 FAILED = ("FAILED ", "ERROR ")
@@ -169,8 +170,10 @@ class Workshop:
             self._passed |= self.touched.add(
                 lines.read_text(encoding="utf-8").splitlines(), self._blocks
             )
-        if status is None:
-            return Tested(-2, "it waited for what never came", ())
+        if status is Waited.LONG:
+            return Tested(-2, f"not done after {PATIENCE} s, of which most was waiting", ())
+        if status is Waited.IDLY:
+            return Tested(-1, "it waited for what never came", ())
         text = output.read_text(encoding="utf-8", errors="replace")
         said = [line for line in text.splitlines() if line.strip()]
         bad = [line.split(" ", 1)[1].split(" - ")[0] for line in said if line.startswith(FAILED)]
@@ -292,8 +295,15 @@ class Broken:
         os.utime(self._path, (second := next(SECONDS), second))
 
 
-def _wait(child: int) -> int | None:
-    """The status of a process that has ended; None if it did not, and was killed."""
+class Waited(enum.Enum):
+    """How a process was waited for in vain: it went on computing, or computed nothing at all."""
+
+    LONG = enum.auto()
+    IDLY = enum.auto()
+
+
+def _wait(child: int) -> int | Waited:
+    """The status of a process that has ended; one that does not is killed."""
     deadline, computing, since = time.monotonic() + PATIENCE, 0.0, time.monotonic()
     while (done := os.waitpid(child, os.WNOHANG))[0] == 0:
         now, spent = time.monotonic(), _computed(child)
@@ -302,7 +312,7 @@ def _wait(child: int) -> int | None:
         if now > deadline or now > since + IDLE:
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
-            return None
+            return Waited.LONG if now > deadline else Waited.IDLY
         time.sleep(0.02)
     return done[1]
 

@@ -179,6 +179,7 @@ def test_timed_cells_wait_for_one_another_and_a_killed_holder_holds_nothing(tmp_
     other = multiprocessing.get_context("spawn").Process(target=hold, args=(str(tmp_path), 600.0))
     other.start()
     while not (tmp_path / "held").exists():
+        assert other.is_alive()
         time.sleep(0.05)
 
     def notice():

@@ -63,8 +63,8 @@ OPTIONS = (
 # that without computing says nothing: the machine may be busy, or asleep. Without a bug there are no
 # endless loops, and several selections may be run together.
 CPU_SECONDS, FINITE, PATIENCE = 30, 20, 3600
-# What computes nothing for so many seconds waits for what never comes.
-IDLE = 60
+# What computes less than some for so many seconds waits for what never comes.
+IDLE, SOME = 60, 1.0
 # Compiled programs, for all mutants and later runs: most of them do not have the bug.
 PROGRAMS = Path(tempfile.gettempdir()) / "quietgrad-mutations-programs"
 FAILED = ("FAILED ", "ERROR ")
@@ -307,7 +307,8 @@ def _wait(child: int) -> int | Waited:
     deadline, computing, since = time.monotonic() + PATIENCE, 0.0, time.monotonic()
     while (done := os.waitpid(child, os.WNOHANG))[0] == 0:
         now, spent = time.monotonic(), _computed(child)
-        if spent > computing or math.isinf(spent):
+        # Threads that only look whether there is something to do take a little, too.
+        if spent > computing + SOME or math.isinf(spent):
             computing, since = spent, now
         if now > deadline or now > since + IDLE:
             os.kill(child, signal.SIGKILL)

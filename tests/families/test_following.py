@@ -11,6 +11,7 @@ from quietgrad import Target
 from quietgrad.families import FullRank, Hierarchical
 from quietgrad.families.conditional import NestedLaplace, recentred, skewed_locals
 from quietgrad.families.conditional.at_points import MOST_AT_FIRST
+from quietgrad.families.conditional.following import fitted
 from quietgrad.families.conditional.host_root import HostRoot
 from quietgrad.structure import Structure
 
@@ -81,6 +82,23 @@ def test_draws_of_the_hierarchy_are_standard_in_its_coordinates(name):
     np.testing.assert_allclose(std[2:], 1.0, rtol=0.35 if name == "skewed" else 0.15)
     narrow = q.host_transport(e)[:, 1] < -0.9
     np.testing.assert_allclose(np.std(u[narrow, 2:], axis=0), 1.0, rtol=0.35)
+
+
+def test_units_of_the_globals_change_nothing():
+    """Scales bend with the global that they follow most, whatever its units are."""
+    rng = np.random.default_rng(0)
+    g, at, own = rng.normal(size=(40, 2)), rng.normal(size=(7, 2)), rng.normal(size=(7, 3))
+    # Curved in the first global. So few points allow only one of them to have bends.
+    log_std = np.logaddexp(0.0, 2 * g[:, :1]) + 0.1 * g[:, 1:] + 0.1 * rng.normal(size=(1, 3))
+    mean, middle = g @ rng.normal(size=(2, 3)), HostRoot(np.ones((1, 1, 3)), None)
+    structure = Structure([0, 1], np.arange(2, 5)[:, None], "arrowhead")
+
+    def coordinates(units):
+        map = fitted(structure, g * units, mean, np.exp(log_std), middle)
+        return map.inverse(np.column_stack([at * units, own]))
+
+    expected = coordinates(np.ones(2))
+    np.testing.assert_allclose(coordinates(np.array([30.0, 0.05])), expected, rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("size", [1, 3])

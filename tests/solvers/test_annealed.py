@@ -4,12 +4,14 @@ import dataclasses
 
 import equinox as eqx
 import jax.numpy as jnp
+import jax.random as jr
 import numpy as np
 import pytest
 from sessions import session_of
 
 import quietgrad as qg
 from quietgrad.evaluation.elbo_terms import Difference, paired_difference
+from quietgrad.session import Recorder
 from quietgrad.solvers import LOST, Annealed, Feedback, Stop, annealed, drive
 from quietgrad.solvers.choosing import Choice, burden
 
@@ -84,6 +86,20 @@ def test_all_rounds_together_have_the_most_steps(begun):
     first = few.step(session, few.init(session, start), None)
     second = few.step(session, first.state, feedback_of(start, 1.0, 0.1))
     assert (first.iterations, second.iterations) == (10, 13)
+
+
+def test_a_round_takes_no_more_time_than_is_left(begun):
+    """By the seconds that a step took in the round before: one step where not even that is left."""
+    unlimited, start = begun
+    limited = Recorder(unlimited.problem, seconds=1e4, key=jr.key(0))
+    for session, pace, steps in (
+        (limited, 1e6, 1),
+        (limited, 1e-6, 10),
+        (limited, 0.0, 10),
+        (unlimited, 1e6, 10),
+    ):
+        state = SOLVER.init(session, start)._replace(pace=pace)
+        assert SOLVER.step(session, state, None).iterations == steps
 
 
 def test_steps_of_every_size_that_lose_end_it(begun):

@@ -167,7 +167,7 @@ def test_without_the_clock_comparing_waits_for_enough_steps(begun):
 def test_rounds_of_another_estimator_take_as_much_time(begun, monkeypatch, cost):
     """Dearer steps are fewer, cheaper ones more, but no round is shorter than the first."""
     session, start = begun
-    other = Choice(qg.estimator("nocv"), ratio=0.1, cost=cost, seconds=0.0)
+    other = Choice(qg.estimator("nocv"), ratio=0.1, cost=cost)
     monkeypatch.setattr(annealed, "choose", lambda *_, **__: other)
     state = SOLVER.init(session, start)._replace(length=1000, pace=1e-3)
     after = SOLVER._probed(session, state, start.q)

@@ -147,3 +147,17 @@ def test_blocks_that_have_settled_do_not_hold_up_the_others():
         jax.effects_barrier()
         # Newton steps double digits: some to come near, and three for seven digits.
         assert 0 < len(calls) <= 12
+
+
+def test_steps_to_and_fro_are_shortened():
+    """From 1 whole Newton steps lead to -1 and back for ever, though the density is log-concave."""
+
+    def log_density(z):
+        x = z[1:]
+        return -0.5 * z[0] ** 2 - jnp.sum(5.75 * x**2 - 1.25 * x**4 + 0.25 * x**6)
+
+    target = Target.from_logdensity(log_density, dim=4)
+    structure = Structure([0], np.arange(1, 4)[:, None], "arrowhead")
+    nested = NestedLaplace.begin(target, structure, np.array([[1.0, -1.0, 0.2]]))
+    found = jax.jit(lambda g: nested.solve(g).x)(np.zeros(1))
+    np.testing.assert_allclose(found, 0.0, atol=1e-6)

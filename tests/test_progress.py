@@ -8,7 +8,7 @@ import pytest
 
 import quietgrad as qg
 from quietgrad._util.progress import AT_LEAST_EVERY, LiveLine, PlainLines, Sight, duration, time_left
-from quietgrad.solvers.guarded_adam import guarded_adam, signal_to_noise
+from quietgrad.solvers.guarded_adam import MOST, guarded_adam, signal_to_noise
 
 SIGHT = Sight("annealing", "MeanField", 1200, -12.345, 0.67, 3.0, "Quiet", 0.25, 90.0)
 
@@ -100,6 +100,20 @@ def test_signal_to_noise_is_that_of_the_gradients(optimizer, ratio, key):
     # its square; v's own spread over 60 steps shifts the share by 1 / 60 of it.
     tolerance = (5 / np.sqrt(dim) + 0.003 + 1 / steps) * (1 + ratio) ** 2
     assert abs(found - ratio) < tolerance
+
+
+@pytest.mark.parametrize("optimizer", [guarded_adam(0.1), optax.adam(0.1)], ids=["guarded", "optax"])
+def test_gradients_without_noise_are_all_signal(optimizer):
+    """As much of it as is told apart from none at all, and none where the mean is zero."""
+    update = jax.jit(optimizer.update)
+    before = state = optimizer.init(jnp.zeros(3))
+    for _ in range(40):
+        _, state = update(jnp.array([1e-3, 1.0, -20.0]), state)
+    assert signal_to_noise(before, state) == MOST
+    opposite = optimizer.init(jnp.zeros(3))
+    for t in range(40):
+        _, opposite = update((-1.0) ** t * jnp.array([1e-3, 1.0, -20.0]), opposite)
+    assert signal_to_noise(before, opposite) == 0.0
 
 
 def test_without_adam_or_with_few_steps_nothing_is_said():

@@ -38,6 +38,12 @@ def test_score_is_the_derivative_of_log_prob(base):
     assert_same(base.score(e), jax.vmap(jax.grad(base.log_prob))(e), operations=8)
 
 
+def test_the_hosts_density_and_quantiles_are_those_of_jax(base):
+    e, u = np.linspace(-9, 9, 31), np.linspace(0.01, 0.99, 31)
+    assert_same(base.host_log_prob(e), base.log_prob(jnp.asarray(e)), operations=8)
+    assert_same(base.host_quantile(u), base.quantile(jnp.asarray(u)), operations=100)
+
+
 def test_density_is_symmetric(base):
     e = jnp.linspace(0, 9, 31)
     np.testing.assert_array_equal(base.log_prob(e), base.log_prob(-e))

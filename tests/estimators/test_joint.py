@@ -165,6 +165,19 @@ def test_rows_are_filled_by_an_epoch(key):
     assert_same(state.stored, fresh.stored, operations=100, scale=1e3)
 
 
+@pytest.mark.parametrize("size", [20, 30])
+def test_rounding_of_early_large_slopes_does_not_stay(size, key):
+    """After an epoch the mean has the digits of what is stored then, even of batches without a rest."""
+    target, q = regression(), family("mean-field", 3)
+    made = estimator("joint", order=1, draws=2)
+    far = eqx.tree_at(lambda q: q.loc, q, q.loc + 1e12)
+    state, step = made.init(target, far), eqx.filter_jit(made.step)
+    for first in (0, ROWS - size):
+        rows = jnp.arange(first, first + size)
+        state = step(target.batch(rows), q, state, key=key)[1]
+    assert_same(state.mean, jnp.mean(state.stored, axis=0), operations=ROWS)
+
+
 def test_what_is_stored_is_the_expansion_of_each_row():
     target, q = target_2d("curved"), family("mean-field", 2)
     slope = jax.jacobian(target.log_likelihoods)(q.mean())

@@ -203,6 +203,20 @@ def test_a_look_that_is_not_finite_changes_nothing(key):
     assert not after.stick
 
 
+def test_looks_are_dense_at_first_and_never_end(key):
+    """At the powers of two, and at every 64th step."""
+    target, q, made = target_2d("gaussian"), family("mean-field", 2), qg.estimator("quiet")
+
+    def step(state, key):
+        after = made.step(target, q, state, key=key)[1]
+        return after, after.probes - state.probes
+
+    run = jax.jit(lambda state, keys: jax.lax.scan(step, state, keys))
+    last, looks = run(made.init(target, q), jr.split(key, 200))
+    assert np.flatnonzero(looks).tolist() == [0, 1, 2, 4, 8, 16, 32, 64, 128, 192]
+    assert (int(last.steps), int(last.probes)) == (200, 10)
+
+
 @pytest.mark.parametrize(
     ("best", "paired", "stick"), [(0, False, False), (1, False, True), (2, True, False), (3, True, True)]
 )

@@ -11,6 +11,7 @@ from quietgrad import Target
 from quietgrad.families import FullRank, Hierarchical
 from quietgrad.families.conditional import NestedLaplace, recentred, skewed_locals
 from quietgrad.families.conditional.at_points import MOST_AT_FIRST
+from quietgrad.families.conditional.following import fitted
 from quietgrad.families.conditional.host_root import HostRoot
 from quietgrad.structure import Structure
 
@@ -83,6 +84,23 @@ def test_draws_of_the_hierarchy_are_standard_in_its_coordinates(name):
     np.testing.assert_allclose(np.std(u[narrow, 2:], axis=0), 1.0, rtol=0.35)
 
 
+def test_units_of_the_globals_change_nothing():
+    """Scales bend with the global that they follow most, whatever its units are."""
+    rng = np.random.default_rng(0)
+    g, at, own = rng.normal(size=(40, 2)), rng.normal(size=(7, 2)), rng.normal(size=(7, 3))
+    # Curved in the first global. So few points allow only one of them to have bends.
+    log_std = np.logaddexp(0.0, 2 * g[:, :1]) + 0.1 * g[:, 1:] + 0.1 * rng.normal(size=(1, 3))
+    mean, middle = g @ rng.normal(size=(2, 3)), HostRoot(np.ones((1, 1, 3)), None)
+    structure = Structure([0, 1], np.arange(2, 5)[:, None], "arrowhead")
+
+    def coordinates(units):
+        map = fitted(structure, g * units, mean, np.exp(log_std), middle)
+        return map.inverse(np.column_stack([at * units, own]))
+
+    expected = coordinates(np.ones(2))
+    np.testing.assert_allclose(coordinates(np.array([30.0, 0.05])), expected, rtol=1e-6, atol=1e-6)
+
+
 @pytest.mark.parametrize("size", [1, 3])
 def test_roots_of_chains_are_those_of_dense_matrices(size):
     rng, n = np.random.default_rng(0), 5
@@ -129,3 +147,17 @@ def test_blocks_that_have_settled_do_not_hold_up_the_others():
         jax.effects_barrier()
         # Newton steps double digits: some to come near, and three for seven digits.
         assert 0 < len(calls) <= 12
+
+
+def test_steps_to_and_fro_are_shortened():
+    """From 1 whole Newton steps lead to -1 and back for ever, though the density is log-concave."""
+
+    def log_density(z):
+        x = z[1:]
+        return -0.5 * z[0] ** 2 - jnp.sum(5.75 * x**2 - 1.25 * x**4 + 0.25 * x**6)
+
+    target = Target.from_logdensity(log_density, dim=4)
+    structure = Structure([0], np.arange(1, 4)[:, None], "arrowhead")
+    nested = NestedLaplace.begin(target, structure, np.array([[1.0, -1.0, 0.2]]))
+    found = jax.jit(lambda g: nested.solve(g).x)(np.zeros(1))
+    np.testing.assert_allclose(found, 0.0, atol=1e-6)

@@ -92,6 +92,18 @@ def test_the_precision_has_the_zeros_of_the_structure(structure, kind):
     assert parameters == q.dim + np.count_nonzero(np.tril(np.asarray(free)))
 
 
+@pytest.mark.parametrize("made", [Arrowhead, Chain])
+def test_random_starts_spread_as_they_are_asked_to_and_correlate_nothing(made, key):
+    """Means and log sds are normal numbers of that spread, by the errors of their moments."""
+    spread, dim = 0.3, 1000
+    q = made.init(dim, key=key, spread=spread)
+    for start in (q.mean(), 0.5 * jnp.log(q.variance())):
+        assert abs(np.mean(start)) < 5 * spread / np.sqrt(dim)
+        assert abs(np.mean(start**2) / spread**2 - 1) < 5 * np.sqrt(2 / dim)
+    few = dense(made.init(7, key=key, spread=spread))
+    np.testing.assert_array_equal(few, np.diag(np.diagonal(few)))
+
+
 @pytest.mark.parametrize("kind", ["arrowhead", "chain"])
 def test_mean_field_is_inside_and_low_rank_is_not(kind, key):
     q = member(STRUCTURES[0], kind)

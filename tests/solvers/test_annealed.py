@@ -4,12 +4,14 @@ import dataclasses
 
 import equinox as eqx
 import jax.numpy as jnp
+import jax.random as jr
 import numpy as np
 import pytest
 from sessions import session_of
 
 import quietgrad as qg
 from quietgrad.evaluation.elbo_terms import Difference, paired_difference
+from quietgrad.session import Recorder
 from quietgrad.solvers import LOST, Annealed, Feedback, Stop, annealed, drive
 from quietgrad.solvers.choosing import Choice, burden
 
@@ -86,6 +88,20 @@ def test_all_rounds_together_have_the_most_steps(begun):
     assert (first.iterations, second.iterations) == (10, 13)
 
 
+def test_a_round_takes_no_more_time_than_is_left(begun):
+    """By the seconds that a step took in the round before: one step where not even that is left."""
+    unlimited, start = begun
+    limited = Recorder(unlimited.problem, seconds=1e4, key=jr.key(0))
+    for session, pace, steps in (
+        (limited, 1e6, 1),
+        (limited, 1e-6, 10),
+        (limited, 0.0, 10),
+        (unlimited, 1e6, 10),
+    ):
+        state = SOLVER.init(session, start)._replace(pace=pace)
+        assert SOLVER.step(session, state, None).iterations == steps
+
+
 def test_steps_of_every_size_that_lose_end_it(begun):
     """A start that nothing near it beats: the answer stays, at ever smaller rates, to a true end."""
     session, start = begun
@@ -151,7 +167,7 @@ def test_without_the_clock_comparing_waits_for_enough_steps(begun):
 def test_rounds_of_another_estimator_take_as_much_time(begun, monkeypatch, cost):
     """Dearer steps are fewer, cheaper ones more, but no round is shorter than the first."""
     session, start = begun
-    other = Choice(qg.estimator("nocv"), ratio=0.1, cost=cost, seconds=0.0)
+    other = Choice(qg.estimator("nocv"), ratio=0.1, cost=cost)
     monkeypatch.setattr(annealed, "choose", lambda *_, **__: other)
     state = SOLVER.init(session, start)._replace(length=1000, pace=1e-3)
     after = SOLVER._probed(session, state, start.q)

@@ -4,10 +4,12 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
+from sessions import session_of
 
 import quietgrad as qg
 from quietgrad.families import Curved
 from quietgrad.methods.rungs import CurvedRung, FlowRung, FullRankRung
+from quietgrad.solvers.bending import Bending
 
 LOG_2PI = np.log(2 * np.pi)
 
@@ -44,6 +46,32 @@ def test_a_bend_follows_what_a_gaussian_cannot(density):
     assert result.elbo < 5 * result.elbo_error + 1e-6
     assert result.elbo > -0.02 - 5 * result.elbo_error
     assert result.elbo > gaussian.elbo
+
+
+def after_two_steps(dim, size):
+    """Parameters from the identity, towards a normal density with a ripple of this size."""
+    along = jnp.asarray(np.random.default_rng(0).normal(size=dim) / np.sqrt(dim))
+    target = qg.Target.from_logdensity(
+        lambda z: -0.5 * z @ z + size * jnp.sin(along @ z + 1.0) + size * jnp.cos(z[0]), dim=dim
+    )
+    q = Curved.init(dim, key=jr.key(0))
+    session, solver = session_of(target, q), Bending(length=2)
+    bend = solver.step(session, solver.init(session, session.evaluate(q, 0)), None).state.bend
+    return np.concatenate([bend.own.ravel(), bend.pairs.ravel()])
+
+
+def test_the_first_step_is_as_long_for_every_parameter_and_shorter_in_more_dimensions():
+    """Half the rate, as the cosine has it in the middle of a round; at its end it is nothing."""
+    for dim in (2, 8):
+        moves = after_two_steps(dim, 1.0)
+        np.testing.assert_allclose(np.abs(moves), 0.5 * Bending().rate / np.sqrt(dim), rtol=1e-3)
+
+
+def test_steps_follow_the_gradient_however_small_it_is():
+    """Shorter ones where the Gaussian is the posterior but for a billionth, and no other way."""
+    large, small = after_two_steps(2, 1.0), after_two_steps(2, 1e-9)
+    np.testing.assert_array_equal(np.sign(small), np.sign(large))
+    assert np.all(np.abs(small) < np.abs(large))
 
 
 def test_no_program_is_compiled_for_it():

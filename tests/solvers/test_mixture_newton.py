@@ -41,6 +41,22 @@ def test_the_posterior_is_a_fixed_point():
         np.testing.assert_allclose(new, old, atol=1e-9)
 
 
+@pytest.mark.parametrize("dim", [1, 3])
+def test_one_component_takes_one_step_to_a_gaussian_posterior(dim):
+    """However many dimensions there are beside how many components."""
+    rng = np.random.default_rng(2)
+    mean, root = rng.normal(size=dim), np.tril(rng.normal(size=(dim, dim)), -1) + 0.5 * np.eye(dim)
+    precision = jnp.asarray(np.linalg.inv(root @ root.T))
+    target = qg.Target.from_logdensity(lambda z: -0.5 * (z - mean) @ precision @ (z - mean), dim=dim)
+    start = Components(np.zeros(1), np.zeros((1, dim)), 2.0 * np.eye(dim)[None])
+    session = session_of(target, Mixture.of(start, np.dtype(float)))
+    moved = MixtureNewton().moved(session, start, 1.0, rng)
+    assert moved is not None
+    np.testing.assert_allclose(moved.loc[0], mean, atol=1e-9)
+    np.testing.assert_allclose(moved.root[0] @ moved.root[0].T, root @ root.T, atol=1e-9)
+    np.testing.assert_allclose(moved.log_weights, 0.0, atol=1e-12)
+
+
 def test_steps_lead_to_the_posterior():
     rng = np.random.default_rng(1)
     start = Components(np.log([0.5, 0.5]), CROSS.loc + 0.5 * rng.normal(size=(2, 2)), 1.3 * CROSS.root)

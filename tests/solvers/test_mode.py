@@ -35,6 +35,19 @@ def test_a_ridge_is_followed_to_its_end(correlation):
     np.testing.assert_allclose(mode.precision, precision, rtol=1e-6)
 
 
+def test_newton_steps_alone_find_a_mode_whose_coordinates_differ_by_powers_of_ten():
+    std, mean = np.array([1e-4, 1.0, 1e5]), np.array([1.0, -2.0, 3e5])
+    correlation = np.eye(3) + 0.9 * (np.eye(3, k=2) + np.eye(3, k=-2))
+    precision = np.linalg.inv(correlation * np.outer(std, std))
+    target = qg.Target.from_logdensity(lambda z: -0.5 * (z - mean) @ precision @ (z - mean), dim=3)
+    points, far = Points(target, np.float64), mean + np.array([3.0, -2.0, 1.0]) * std
+    mode = some(ModeSearch().settle(points, far, -float(points(far[None])[0][0]), lambda: None))
+    np.testing.assert_allclose(mode.z, mean, atol=1e-6 * std[0])
+    np.testing.assert_allclose(
+        mode.precision * np.outer(std, std), np.linalg.inv(correlation), atol=1e-6
+    )
+
+
 def test_the_higher_of_two_modes_is_found():
     """Searches from one place would all end on the hump next to it."""
 

@@ -16,7 +16,9 @@ from numpyro.contrib.control_flow import scan
 import quietgrad as qg
 from quietgrad.structure import structure_of
 from quietgrad.structure.finding import from_graph
+from quietgrad.structure.finding.coded import decoded_graph, sampled_columns
 from quietgrad.structure.finding.packing import pack
+from quietgrad.structure.finding.products import HessianProducts
 
 NOISE = np.random.default_rng(0)
 
@@ -97,6 +99,25 @@ def test_states_of_a_chain(steps, size, shuffled, products):
     forwards = np.array_equal(np.sort(blocks), np.sort(expected))
     assert forwards or np.array_equal(np.sort(blocks[::-1]), np.sort(expected))
     assert found.products <= products
+
+
+def test_every_entry_of_a_sparse_hessian_is_read_from_few_products():
+    """In more columns than one digit spells, the first and the last of them among the entries."""
+    rng, dim = np.random.default_rng(0), 1500
+    rows, columns = np.append(rng.integers(0, dim, (2, 1000)), [[0, 3], [dim - 1, 1024]], axis=1)
+    entries = scipy.sparse.coo_matrix((rng.uniform(0.5, 2, len(rows)), (rows, columns)), (dim, dim))
+    matrix = scipy.sparse.csr_matrix(entries + entries.T + 5 * scipy.sparse.eye(dim))
+    target = qg.Target(lambda z: -z @ z, dim=dim)
+    hessian = HessianProducts(target, dim, rng, products=lambda z, v: (matrix @ v.T).T)
+    assert hessian.move()
+    sampled = sampled_columns(hessian)
+    assert sampled is not None
+    graph = decoded_graph(hessian, *sampled)
+    assert graph is not None
+    assert len(graph.heavy) == 0
+    apart = matrix - scipy.sparse.diags(matrix.diagonal())
+    assert ((apart != 0) != (graph.edges != 0)).nnz == 0
+    assert hessian.count < dim / 2
 
 
 def dense_regression(dim=200):

@@ -19,6 +19,7 @@ from quietgrad.estimators.entropy import Closed
 from quietgrad.estimators.surrogates import Taylor
 from quietgrad.estimators.surrogates.taylor import SCALES, ExactScale
 from quietgrad.families import HasDiagonalScale, HasMoments, MeanField, bases
+from quietgrad.targets import Target
 
 LOCATION_SCALE = [name for name, cls in families.REGISTRY.items() if issubclass(cls, HasMoments)]
 
@@ -73,6 +74,24 @@ def test_cheap_scale_parts_are_unbiased_and_exact_for_the_location(scale, name, 
             assert_mean(block, 0.0)
         if np.any(block) and jax.tree_util.keystr(path) != ".log_std":
             assert_close(block, wanted)
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_units_of_the_coordinates_change_nothing(scale, key):
+    """The gradient by a log scale has no unit, that by a location has one over its coordinate's."""
+    model, q = bent_target(3), family("mean-field", 3)
+    made = Pathwise(surrogate=Taylor(SCALES[scale]()), entropy="closed", draws=4)
+
+    @jax.jit
+    def gradient(units):
+        target = Target.from_logdensity(lambda z: model.log_density(z / units), dim=3)
+        there = MeanField(loc=units * q.loc, log_std=q.log_std + jnp.log(units))
+        return made.step(target, there, made.init(target, there), key=key)[0].grad
+
+    units = jnp.array([1e-2, 3.0, 1e3])
+    here, there = gradient(jnp.ones(3)), gradient(units)
+    assert_close(units * there.loc, here.loc)
+    assert_close(there.log_std, here.log_std)
 
 
 @pytest.mark.parametrize("name", LOCATION_SCALE)

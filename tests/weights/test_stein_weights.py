@@ -129,6 +129,17 @@ def test_weights_sum_to_one(kernel, solver, folds, key):
     assert_same(jnp.sum(w), jnp.ones(()), operations=10 * len(w), scale=max(size, 1.0))
 
 
+@pytest.mark.parametrize("name", GRAM_SOLVERS)
+def test_what_a_fit_takes_from_the_draws_sums_to_zero_however_ill_conditioned_it_is(name):
+    """Every fit has an intercept. The columns' sizes, squared in the Gram matrix, use up all digits."""
+    rng = np.random.default_rng(0)
+    columns = rng.normal(size=(10, 4)) * np.array([1e-4, 1e-2, 1e2, 1e4])
+    gram = jnp.asarray(columns @ columns.T)
+    taken = np.asarray(GRAM_SOLVERS[name]().apply(gram, gram, jnp.mean(jnp.diagonal(gram))))
+    # Some roundings of numbers of their size.
+    assert np.all(np.abs(np.sum(taken, axis=1)) <= 1e-12 * np.sum(np.abs(taken), axis=1))
+
+
 def test_uniform_weights_are_equal(key):
     w = weights.Uniform()(Normal().sample((4, 2), float, key=key), Normal())
     np.testing.assert_array_equal(w, np.full(4, 0.25))

@@ -42,12 +42,11 @@ Candidates = Callable[[AbstractFamily], Mapping[str, AbstractEstimator]]
 
 class Choice(NamedTuple):
     """The estimator to change to, None to stay; its variance x cost and its cost over those of the
-    present one, and the seconds it took to find out."""
+    present one."""
 
     estimator: AbstractEstimator | None
     ratio: float
     cost: float
-    seconds: float
 
 
 def cheapest(q: AbstractFamily) -> "estimators.Pathwise":
@@ -96,22 +95,21 @@ def choose(
 ) -> Choice:
     """The least variance x cost at q `among` some, if it is clearly less than that of `current`."""
     field = {current.title: current, **among(q)}
-    variance, cost, seconds = measure(target, q, field, square, batch_size, by_clock=by_clock, key=key)
+    variance, cost = measure(target, q, field, square, batch_size, by_clock=by_clock, key=key)
     best, now = min(field, key=lambda name: variance[name] * cost[name]), current.title
     dearer = cost[best] / cost[now]
     ratio = variance[best] / variance[now] * dearer
     if not ratio < WORTH:
-        return Choice(None, 1.0, 1.0, seconds)
-    return Choice(field[best], ratio, dearer, seconds)
+        return Choice(None, 1.0, 1.0)
+    return Choice(field[best], ratio, dearer)
 
 
 class Moments(NamedTuple):
-    """Of an estimator's gradient: each coordinate's mean square, the share of it that is the mean's own
-    (averaged over coordinates), and the seconds it took to find out."""
+    """Of an estimator's gradient: each coordinate's mean square, and the share of it that is the mean's
+    own (averaged over coordinates)."""
 
     square: PyTree
     signal: float
-    seconds: float
 
 
 def moments(
@@ -124,17 +122,14 @@ def moments(
 ) -> Moments:
     """The gradient at q, drawn `REPEATS` times."""
     count = jnp.asarray(REPEATS, jnp.int32)
-    jax.block_until_ready(_sums(target, q, estimator, batch_size, 0 * count, key))
-    began = time.perf_counter()
-    first, second, _ = jax.block_until_ready(_sums(target, q, estimator, batch_size, count, key))
-    seconds = time.perf_counter() - began
+    first, second, _ = _sums(target, q, estimator, batch_size, count, key)
     mean = jax.tree.map(lambda s: s / REPEATS, first)
     square = jax.tree.map(lambda s: s / REPEATS, second)
     # The squared mean of n draws holds 1/n of the variance.
     own = jax.tree.map(lambda m, s: (REPEATS * m**2 - s) / (REPEATS - 1), mean, square)
     shares = jax.tree.map(lambda o, s: jnp.sum(o / (s + TINY)), own, square)
     total = sum(leaf.size for leaf in jax.tree.leaves(square))
-    return Moments(square, float(sum(jax.tree.leaves(shares)) / total), seconds)
+    return Moments(square, float(sum(jax.tree.leaves(shares)) / total))
 
 
 def measure(
@@ -146,8 +141,8 @@ def measure(
     *,
     by_clock: bool,
     key: Key[Array, ""],
-) -> tuple[dict[str, float], dict[str, float], float]:
-    """Variance and cost of every candidate at q, and the seconds this took without compilation.
+) -> tuple[dict[str, float], dict[str, float]]:
+    """Variance and cost of every candidate at q.
 
     The cost is that of a step in seconds, the least of some turns, or its gradient evaluations if not
     by the clock.
@@ -155,7 +150,7 @@ def measure(
     count = jnp.asarray(REPEATS, jnp.int32)
     for estimator in field.values():
         jax.block_until_ready(_noise(target, q, estimator, square, batch_size, 0 * count, key))
-    variance, cost, spent = dict.fromkeys(field, 0.0), dict.fromkeys(field, float("inf")), 0.0
+    variance, cost = dict.fromkeys(field, 0.0), dict.fromkeys(field, float("inf"))
     for turn in range(TURNS):
         key_turn = jr.fold_in(key, turn)
         for name, estimator in field.items():
@@ -163,9 +158,8 @@ def measure(
             noise, evaluations = _noise(target, q, estimator, square, batch_size, count, key_turn)
             variance[name] += float(noise) / TURNS
             seconds = time.perf_counter() - began
-            spent += seconds
             cost[name] = min(cost[name], seconds) if by_clock else float(evaluations)
-    return variance, cost, spent
+    return variance, cost
 
 
 @program

@@ -115,7 +115,7 @@ class NestedGlobals(AbstractSolver):
         size = float(np.max(np.abs(found.log_weights)))
         # Weights of many rows are rounded, which is no gap.
         rounding = (float(np.finfo(q.dtype).eps) * size) ** 2
-        if found.gap < max(self.worth_flow, rounding) or len(found.mean) > self.most_flow:
+        if found.gap <= max(self.worth_flow, rounding) or len(found.mean) > self.most_flow:
             return Step((), state, state.taken, end="stationary")
         assert isinstance(q.of_locals, Nested)
         marginal = Marginal(q.of_locals, session)

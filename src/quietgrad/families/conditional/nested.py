@@ -23,7 +23,7 @@ from .shorter import shorter
 MOST = 40
 # After a step of CLOSE posterior sds the error is about its square; one of EXACT has none to speak of.
 CLOSE, EXACT = 1e-3, 1e-6
-# What is left of a step of a block after which the next one would be longer.
+# What is left of a step of a block after which the next one would not be shorter.
 SHORTER = 0.25
 
 
@@ -101,8 +101,8 @@ class Nested(AbstractConditional):
         """Steps from the prediction until they are small, without derivatives.
 
         Blocks are independent, so each has its own length of step: one after which the next step would
-        be longer is taken back to a share of it. In a chain they have one length. With `most` = 0 the
-        prediction itself.
+        not be shorter is taken back to a share of it. In a chain they have one length. With `most` = 0
+        the prediction itself.
         """
         shift = (g - self.center)[None, :, None]
         first = self.parameters + jnp.sum(self.slopes * shift, axis=1)
@@ -120,7 +120,7 @@ class Nested(AbstractConditional):
             if structure.chained:
                 sizes = jnp.full_like(sizes, jnp.max(sizes))
             # A block that has settled moves by its rounding, now more and now less.
-            worse = ~((sizes <= jnp.maximum(state.before, CLOSE)) & (sizes < jnp.inf))
+            worse = ~((sizes < jnp.maximum(state.before, CLOSE)) & (sizes < jnp.inf))
             back = state.base + SHORTER * (x - state.base)
             size = jnp.max(jnp.where(worse, jnp.inf, sizes))
             return NewtonState(

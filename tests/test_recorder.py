@@ -55,6 +55,53 @@ def test_what_is_shown_is_judged_by_draws_that_decide_nothing():
     assert np.unique(three).size == 3 * 64
 
 
+@pytest.mark.parametrize("given", [False, True], ids=["by name", "given"])
+def test_a_simpler_solution_is_returned_as_a_member_of_the_family_if_it_is_better(given):
+    """As where a fit ends before it has left the mean-field family: its start was evaluated first."""
+    start = qg.FullRank.unit(2, BEST.dtype)
+    session = Recorder(Problem(TARGET, start, start_given=given), key=jr.key(0))
+    far, near = (start.for_quadratic(np.full(2, place), np.eye(2)) for place in (3.0, 0.5))
+    session.evaluate(far, 0)
+    assert session.answer.q is far
+    simpler = session.choose(session.evaluate(BETTER, 1))
+    assert isinstance(session.answer.q, qg.FullRank)
+    np.testing.assert_allclose(session.answer.terms.values, simpler.terms.values, rtol=1e-12)
+    session.evaluate(near, 2)
+    assert session.answer.q is near
+    session.evaluate(BEST, 3)
+    np.testing.assert_allclose(session.answer.q.mean(), 0.0, atol=1e-12)
+    assert session.answer.step == 3
+    session.evaluate(near, 4)
+    assert session.answer.step == 3
+
+
+def test_the_last_answer_is_one_of_the_family_that_was_asked_for():
+    """Where the last one is preferred, too: rows differ between draws, and a fit ends on its way."""
+    start = qg.FullRank.unit(2, BEST.dtype)
+    session = Recorder(Problem(TARGET, start), key=jr.key(0))
+    session.prefer_last()
+    session.evaluate(start.for_quadratic(np.full(2, 3.0), np.eye(2)), 0)
+    session.evaluate(BETTER, 1)
+    simpler = session.evaluate(BEST, 2)
+    assert isinstance(session.answer.q, qg.FullRank)
+    np.testing.assert_allclose(session.answer.terms.values, simpler.terms.values, rtol=1e-12)
+
+
+@pytest.mark.parametrize("given", [False, True], ids=["by name", "given"])
+def test_a_family_that_cannot_hold_a_simpler_solution_returns_its_own(given):
+    """The given start, made new, would be another answer with another step."""
+    flow = qg.RealNVP.init(2, key=jr.key(1))
+    session = Recorder(Problem(TARGET, flow, start_given=given), key=jr.key(0))
+    assert not flow.contains(BEST)
+    session.record(Candidate(flow, 0, terms([-3.0, -3.1])))
+    session.record(Candidate(BEST, 1, terms([0.0, 0.1])))
+    assert session.answer.q is flow
+    assert session.answer.step == 0
+    other = qg.RealNVP.init(2, key=jr.key(2))
+    session.record(Candidate(other, 2, terms([-2.0, -2.1])))
+    assert session.answer.q is other
+
+
 def test_the_last_answer_is_preferred_only_if_none_is_clearly_better():
     session = recorder()
     session.prefer_last()

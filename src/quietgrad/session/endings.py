@@ -172,7 +172,8 @@ def _between_coordinates(probe: LogDensityProbe, answer: Candidate, start: Candi
 
 
 class Answers(NamedTuple):
-    """The first answer, the last, the best, and the best of the family that was asked for, `own`."""
+    """The first answer, the best, and those of the family that was asked for: the last, and the best of
+    them, `own`."""
 
     start: Candidate | None = None
     last: Candidate | None = None
@@ -187,7 +188,7 @@ class Answers(NamedTuple):
             start=answer if self.start is None else self.start,
             best=_better(answer, self.best),
             own=_better(answer, self.own) if own else self.own,
-            last=answer,
+            last=answer if own else self.last,
             saw_bad=self.saw_bad or answer.terms.bad > 0,
         )
 

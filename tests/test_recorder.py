@@ -163,6 +163,20 @@ def test_bad_draws_on_the_way_make_the_end_more_careful():
     assert session.final_terms(BEST).values.size == CAREFUL * usual
 
 
+@pytest.mark.parametrize("pairs", [2, 3, 7])
+def test_an_elbo_is_judged_with_as_many_draws_as_were_asked_for(pairs):
+    """Two pairs, which have an error, are the least; one draw more than pairs is left out."""
+    asked = dict.fromkeys(("draws", "final_draws", "shown_draws"), 2 * pairs)
+    evaluators = recorder(evaluation=Evaluation(**asked, share=None)).evaluators
+    assert evaluators.shown is not None
+    for each in (evaluators.on_the_way, evaluators.final, evaluators.shown):
+        assert each.terms(WIDE).values.size == pairs
+    odd = recorder(evaluation=Evaluation(draws=2 * pairs + 1, final_draws=1, share=None)).evaluators
+    assert odd.on_the_way.pairs == pairs
+    assert odd.final.pairs == 2
+    assert np.isfinite(odd.final.terms(WIDE).error)
+
+
 def test_evaluation_keeps_to_its_share():
     hands = Hands()
     session = recorder(evaluation=Evaluation(share=0.2), clock=Clock(hands))

@@ -10,6 +10,7 @@ from test_clock import Hands
 
 import quietgrad as qg
 from quietgrad.evaluation.elbo_terms import ElboTerms, affordable_pairs, paired_difference
+from quietgrad.evaluation.points import Points
 from quietgrad.session import Candidate, Ended, Evaluation, Problem, Recorder
 from quietgrad.session.checkpoint import Checkpoint, Stored
 from quietgrad.session.clock import OPTIMISE, Clock
@@ -73,6 +74,24 @@ def test_a_simpler_solution_is_returned_as_a_member_of_the_family_if_it_is_bette
     assert session.answer.step == 3
     session.evaluate(near, 4)
     assert session.answer.step == 3
+
+
+@pytest.mark.parametrize("off", [0.1, 3.0])
+@pytest.mark.parametrize("given", [False, True], ids=["by name", "given"])
+def test_a_method_that_ended_below_a_simpler_solution_has_not_converged(given, off):
+    """It is that solution which is returned. Two means that are off by m cost m^2 nats."""
+    unit = qg.FullRank.unit(2, BEST.dtype)
+    start, end = (unit.for_quadratic(np.full(2, place), np.eye(2)) for place in (4.0, off))
+    session = Recorder(Problem(TARGET, start, start_given=given), key=jr.key(0))
+    session.use_points(Points(TARGET, unit.dtype))
+    for step, q in enumerate((start, BEST, end)):
+        session.evaluate(q, step)
+    answer = session.answer
+    np.testing.assert_allclose(answer.q.mean(), 0.0, atol=1e-12)
+    final = session.final_terms(answer.q)
+    status, hint = session.verified_status(qg.Status.CONVERGED, "well", final)
+    assert status is (qg.Status.STALLED if off > 1 else qg.Status.CONVERGED)
+    assert hint == "well" or "9.00 ± 0.00 nats below the MeanField solution" in hint
 
 
 def test_the_last_answer_is_one_of_the_family_that_was_asked_for():

@@ -305,8 +305,11 @@ class Recorder:
 
     def verified_status(self, status: Status, hint: str, final: ElboTerms) -> tuple[Status, str]:
         """The ending as it is: what a method claims, checked against its answer at fresh draws."""
+        best, answer = self.best, self.answer
+        instead = self._inside is not None and answer is self._inside[1]
+        own = self.answers.own if instead else None
         known = Evidence(
-            self.start, self.best, self.answer, self.draws_of, self.probe, self._stationary_start
+            self.start, best, answer, self.draws_of, self.probe, self._stationary_start, own
         )
         return verify_status(self.problem, status, hint, final, known)
 
@@ -336,9 +339,7 @@ class Recorder:
             with self.clock.phase(EVALUATE):
                 self._inside = best, Candidate(inside, best.step, self.terms(inside))
         inside = self._inside[1]
-        if own is None or paired_difference(inside.terms, own.terms)[0] > 0:
-            self.answers, own = self.answers._replace(own=inside), inside
-        return own
+        return inside if own is None or paired_difference(inside.terms, own.terms).nats > 0 else own
 
     def draws_of(self, q: AbstractFamily) -> np.ndarray:
         """A few draws of q, to look at the target with when something is wrong."""

@@ -58,6 +58,14 @@ def test_every_pair_has_draws_of_its_own_and_more_pairs_go_on_from_fewer(where):
     np.testing.assert_array_equal(few.terms(Q, times=3).values, many.values)
 
 
+def test_as_many_pairs_judge_as_were_asked_for():
+    """By blocks of equal size where they are many."""
+    for pairs in (2, PAIRS - 1, PAIRS, 3 * PAIRS):
+        assert judge(curved, pairs=pairs).pairs == pairs
+    assert judge(curved, pairs=2 * PAIRS + 1).pairs == 3 * PAIRS
+    assert judge(curved, pairs=5).terms(Q).values.size == 5
+
+
 def test_spreads_are_those_of_the_points():
     """Twice as wide a q has points twice as far from its mean, in blocks too."""
     wide = qg.MeanField(Q.loc, Q.log_std + jnp.log(2.0))

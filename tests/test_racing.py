@@ -3,6 +3,7 @@
 import dataclasses
 import importlib
 import json
+import re
 import subprocess
 import sys
 
@@ -14,6 +15,7 @@ import pytest
 
 import quietgrad as qg
 from quietgrad import cli
+from quietgrad.racing import entrants_for
 
 MODEL = """
 import jax.numpy as jnp
@@ -40,6 +42,16 @@ def folder(tmp_path, monkeypatch):
     (tmp_path / "my_model.py").write_text(MODEL)
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+@pytest.mark.parametrize("full_batch", [True, False])
+def test_names_of_the_default_field_tell_the_draws(full_batch):
+    """A table shows nothing else of an entrant."""
+    field = entrants_for(full_batch=full_batch)
+    told = {name: found for name in field if (found := re.search(r"(\d+) draws$", name))}
+    assert len(told) >= 6
+    for name, found in told.items():
+        assert field[name].draws == int(found[1])
 
 
 @pytest.mark.slow

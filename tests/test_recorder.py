@@ -10,6 +10,7 @@ from test_clock import Hands
 
 import quietgrad as qg
 from quietgrad.evaluation.elbo_terms import ElboTerms, affordable_pairs, paired_difference
+from quietgrad.evaluation.points import Points
 from quietgrad.session import Candidate, Ended, Evaluation, Problem, Recorder
 from quietgrad.session.checkpoint import Checkpoint, Stored
 from quietgrad.session.clock import OPTIMISE, Clock
@@ -53,6 +54,71 @@ def test_what_is_shown_is_judged_by_draws_that_decide_nothing():
     assert evaluators.shown is not None
     three = [each.terms(WIDE).values for each in (evaluators.shown, session.evaluator, evaluators.final)]
     assert np.unique(three).size == 3 * 64
+
+
+@pytest.mark.parametrize("given", [False, True], ids=["by name", "given"])
+def test_a_simpler_solution_is_returned_as_a_member_of_the_family_if_it_is_better(given):
+    """As where a fit ends before it has left the mean-field family: its start was evaluated first."""
+    start = qg.FullRank.unit(2, BEST.dtype)
+    session = Recorder(Problem(TARGET, start, start_given=given), key=jr.key(0))
+    far, near = (start.for_quadratic(np.full(2, place), np.eye(2)) for place in (3.0, 0.5))
+    session.evaluate(far, 0)
+    assert session.answer.q is far
+    simpler = session.choose(session.evaluate(BETTER, 1))
+    assert isinstance(session.answer.q, qg.FullRank)
+    np.testing.assert_allclose(session.answer.terms.values, simpler.terms.values, rtol=1e-12)
+    session.evaluate(near, 2)
+    assert session.answer.q is near
+    session.evaluate(BEST, 3)
+    np.testing.assert_allclose(session.answer.q.mean(), 0.0, atol=1e-12)
+    assert session.answer.step == 3
+    session.evaluate(near, 4)
+    assert session.answer.step == 3
+
+
+@pytest.mark.parametrize("off", [0.1, 3.0])
+@pytest.mark.parametrize("given", [False, True], ids=["by name", "given"])
+def test_a_method_that_ended_below_a_simpler_solution_has_not_converged(given, off):
+    """It is that solution which is returned. Two means that are off by m cost m^2 nats."""
+    unit = qg.FullRank.unit(2, BEST.dtype)
+    start, end = (unit.for_quadratic(np.full(2, place), np.eye(2)) for place in (4.0, off))
+    session = Recorder(Problem(TARGET, start, start_given=given), key=jr.key(0))
+    session.use_points(Points(TARGET, unit.dtype))
+    for step, q in enumerate((start, BEST, end)):
+        session.evaluate(q, step)
+    answer = session.answer
+    np.testing.assert_allclose(answer.q.mean(), 0.0, atol=1e-12)
+    final = session.final_terms(answer.q)
+    status, hint = session.verified_status(qg.Status.CONVERGED, "well", final)
+    assert status is (qg.Status.STALLED if off > 1 else qg.Status.CONVERGED)
+    assert hint == "well" or "9.00 ± 0.00 nats below the MeanField solution" in hint
+
+
+def test_the_last_answer_is_one_of_the_family_that_was_asked_for():
+    """Where the last one is preferred, too: rows differ between draws, and a fit ends on its way."""
+    start = qg.FullRank.unit(2, BEST.dtype)
+    session = Recorder(Problem(TARGET, start), key=jr.key(0))
+    session.prefer_last()
+    session.evaluate(start.for_quadratic(np.full(2, 3.0), np.eye(2)), 0)
+    session.evaluate(BETTER, 1)
+    simpler = session.evaluate(BEST, 2)
+    assert isinstance(session.answer.q, qg.FullRank)
+    np.testing.assert_allclose(session.answer.terms.values, simpler.terms.values, rtol=1e-12)
+
+
+@pytest.mark.parametrize("given", [False, True], ids=["by name", "given"])
+def test_a_family_that_cannot_hold_a_simpler_solution_returns_its_own(given):
+    """The given start, made new, would be another answer with another step."""
+    flow = qg.RealNVP.init(2, key=jr.key(1))
+    session = Recorder(Problem(TARGET, flow, start_given=given), key=jr.key(0))
+    assert not flow.contains(BEST)
+    session.record(Candidate(flow, 0, terms([-3.0, -3.1])))
+    session.record(Candidate(BEST, 1, terms([0.0, 0.1])))
+    assert session.answer.q is flow
+    assert session.answer.step == 0
+    other = qg.RealNVP.init(2, key=jr.key(2))
+    session.record(Candidate(other, 2, terms([-2.0, -2.1])))
+    assert session.answer.q is other
 
 
 def test_the_last_answer_is_preferred_only_if_none_is_clearly_better():
@@ -114,6 +180,20 @@ def test_bad_draws_on_the_way_make_the_end_more_careful():
     session.record(Candidate(BEST, 1, terms([1.0, 1.1])))
     usual = recorder().final_terms(BEST).values.size
     assert session.final_terms(BEST).values.size == CAREFUL * usual
+
+
+@pytest.mark.parametrize("pairs", [2, 3, 7])
+def test_an_elbo_is_judged_with_as_many_draws_as_were_asked_for(pairs):
+    """Two pairs, which have an error, are the least; one draw more than pairs is left out."""
+    asked = dict.fromkeys(("draws", "final_draws", "shown_draws"), 2 * pairs)
+    evaluators = recorder(evaluation=Evaluation(**asked, share=None)).evaluators
+    assert evaluators.shown is not None
+    for each in (evaluators.on_the_way, evaluators.final, evaluators.shown):
+        assert each.terms(WIDE).values.size == pairs
+    odd = recorder(evaluation=Evaluation(draws=2 * pairs + 1, final_draws=1, share=None)).evaluators
+    assert odd.on_the_way.pairs == pairs
+    assert odd.final.pairs == 2
+    assert np.isfinite(odd.final.terms(WIDE).error)
 
 
 def test_evaluation_keeps_to_its_share():

@@ -45,3 +45,14 @@ def test_few_draws_have_a_stricter_limit(draws, limit):
     assert Weights(w, 0.0).limit == pytest.approx(limit)
     assert Weights(w, limit - 0.01).usable
     assert not Weights(w, limit + 0.01).usable
+
+
+@pytest.mark.parametrize("gap", [3.0, 500.0, 5000.0])
+def test_weights_sum_to_one_however_much_one_draw_outweighs_the_others(gap):
+    """As far apart as those of a q that has missed the posterior, and at any height."""
+    log_weights = np.random.default_rng(1).standard_normal(200)
+    log_weights[17] += gap
+    weights = smooth(log_weights).w
+    assert np.sum(weights) == pytest.approx(1.0)
+    assert np.argmax(weights) == np.argmax(log_weights)
+    np.testing.assert_allclose(smooth(log_weights + 1e4).w, weights, rtol=1e-6, atol=1e-300)

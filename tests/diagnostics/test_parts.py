@@ -12,7 +12,7 @@ from quietgrad.diagnostics.chains import Sampler
 from quietgrad.diagnostics.charts import PlainChart
 from quietgrad.diagnostics.climbs import climb, far_starts
 from quietgrad.diagnostics.comparison import Comparison, by_chains
-from quietgrad.diagnostics.draws import draw
+from quietgrad.diagnostics.draws import Draws, draw
 from quietgrad.diagnostics.evidence import axes_of
 from quietgrad.diagnostics.expected_gain import (
     conclusive_gain,
@@ -22,6 +22,7 @@ from quietgrad.diagnostics.expected_gain import (
 )
 from quietgrad.diagnostics.metric import Metric, metric_of
 from quietgrad.diagnostics.propriety import LogDensityProbe, slow_tails
+from quietgrad.diagnostics.settings import Diagnostics
 from quietgrad.diagnostics.shapes import shapes_of
 from quietgrad.diagnostics.tolerance import combine, contradicted, plain, unsure
 from quietgrad.evaluation.points import Points
@@ -62,6 +63,17 @@ def test_with_few_draws_the_metric_is_a_diagonal(rng):
     u = rng.standard_normal((4, 3))
     np.testing.assert_allclose(metric.whiten(metric.center + metric.push(u)), u)
     assert np.all(metric.std > 0)
+
+
+@pytest.mark.parametrize("short", [0, 1])
+def test_a_matrix_needs_so_many_draws_for_each_coordinate_and_no_more(short, rng):
+    """Those without a density do not count."""
+    settings = Diagnostics(left_out=0.0)
+    count = 3 * settings.per_coordinate + 2
+    z = rng.standard_normal((count, 3))
+    values = -0.5 * np.sum(z**2, axis=1)
+    values[: 2 + short] = -np.inf
+    assert metric_of(Draws(z, z, values, values, -z, 1), settings).dense is (short == 0)
 
 
 def test_a_density_that_is_flat_wherever_q_draws_has_no_end_and_is_told(rng):
@@ -109,6 +121,18 @@ def test_climbs_end_at_modes_though_some_start_where_there_is_no_density(rng):
     assert np.all(heights > -1e-6)
     # At rest, though the valley is narrow for the metric.
     assert np.all(promises < 1e-6)
+
+
+@pytest.mark.parametrize("trials", [1, 2, 5])
+def test_no_climb_ends_lower_than_it_began(trials):
+    """Steps of length one from just before the middle of their way across a peak, and from all over it:
+    some end lower, by next to nothing or by much, and none of these is taken."""
+    # Beyond the middle by 1e-7 to 1e-2; a slope of five would forgive 5e-4 nats.
+    start = np.concatenate([0.5 - np.geomspace(1e-7, 1e-2, 12), np.linspace(-3, 3, 13)])[:, None]
+    ends, heights, _ = climb(points_of(lambda z: -5.0 * z[0] ** 2, 1), unit(1), start, trials)
+    before = -5.0 * start[:, 0] ** 2
+    np.testing.assert_allclose(heights, -5.0 * ends[:, 0] ** 2, rtol=1e-12)
+    assert np.all(heights >= before)
 
 
 def test_far_starts_are_far_and_include_the_mirror_image(rng):

@@ -84,4 +84,6 @@ def test_a_result_plots_and_frames_its_history(key):
     np.testing.assert_array_equal(frame["elbo"], result.history["elbo"])
     with pytest.raises(ValueError, match="most must be"):
         result.plot(most=-1)
+    # The curve alone.
+    assert len(result.plot(noise=False, most=0).get_axes()) == 1
     assert jax.tree.leaves(result)

@@ -3,11 +3,13 @@
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
+import xarray
 from numpyro.diagnostics import effective_sample_size
 from oracles import assert_mean
 
@@ -15,6 +17,7 @@ import quietgrad as qg
 from quietgrad.estimators.weights import KFold, Ridge
 from quietgrad.results.expectations.chain_errors import mean_error
 from quietgrad.results.expectations.cross_fit import cross_fitted, stein_columns, whitened
+from quietgrad.results.expectations.reading import points_of
 
 MEAN = np.array([3.0, -1.0, 100.0])
 ROOT = np.array([[2.0, 0, 0], [1.5, 0.5, 0], [0, 0.01, 0.02]])
@@ -171,6 +174,27 @@ def test_it_is_printed_row_by_row(key):
     assert str(found).splitlines()[0].startswith("4 chains of 100 draws")
     assert len(str(found).splitlines()) == 5
     assert found.frame().loc["z[2]", "error"] == found.error["z"][2]
+
+
+def test_points_are_taken_as_they_come_and_one_chain_without_its_axis():
+    points = np.random.default_rng(8).normal(size=(2, 5, 3))
+    np.testing.assert_array_equal(points_of(gaussian(), points), points)
+    np.testing.assert_array_equal(points_of(gaussian(), points[0]), points[:1])
+
+
+@pytest.mark.parametrize("axes", [("chain", "draw"), ("draw", "chain")])
+def test_axes_of_a_posterior_are_known_by_their_names(axes):
+    """Coordinates are in the order of the target's own points, whatever the order of the variables."""
+    target = qg.Target.from_logdensity(
+        lambda p: -jnp.sum(p["a"] ** 2) - p["b"] ** 2, example={"a": np.zeros(2), "b": np.zeros(())}
+    )
+    rng = np.random.default_rng(9)
+    a, b = rng.normal(size=(2, 5, 2)), rng.normal(size=(2, 5))
+    stored = xarray.Dataset({"b": (("chain", "draw"), b), "a": (("chain", "draw", "of a"), a)})
+    stored = stored.transpose("of a", *axes)
+    expected = np.concatenate([a, b[:, :, None]], axis=2)
+    for given in (stored, SimpleNamespace(posterior=stored)):
+        np.testing.assert_array_equal(points_of(target, given), expected)
 
 
 @pytest.mark.parametrize(

@@ -63,6 +63,26 @@ def test_explains_itself(fitted):
     assert "Newton steps" in story
 
 
+def test_newton_steps_that_leave_nothing_are_the_end(fitted):
+    """Stochastic steps would need a program of their own, and find nothing."""
+    assert fitted.status is qg.Status.CONVERGED
+    assert [d.kind for d in fitted.decisions] == ["mode", "newton stop"]
+    assert "Newton step is expected to gain" in fitted.hint
+
+
+def test_where_there_is_no_mode_newton_steps_begin_at_the_search_s_answer():
+    """At one, the density is infinite, and a Gaussian there would be narrower than numbers are apart."""
+    target = qg.Target.from_logdensity(
+        lambda z: -0.5 * jnp.sum(z**2) - 0.4 * jnp.log(jnp.abs(z[0] - 1.0)), dim=2
+    )
+    result = qg.fit(target, "mean-field", key=jr.key(0))
+    kinds = [d.kind for d in result.decisions]
+    assert "mode" not in kinds
+    assert kinds[:2] in (["search", "newton"], ["search", "newton stop"])
+    assert result.status is qg.Status.CONVERGED
+    assert result.elbo > result.decisions[0].numbers["elbo"] - 0.5 - 5 * result.elbo_error
+
+
 @pytest.mark.slow
 def test_compiles_few_programs():
     """A count, not a time: what the user waits for when a model is fitted for the first time."""

@@ -52,6 +52,19 @@ def test_a_gaussian_is_found():
     assert abs(terms.elbo - best) < 0.1 + 5 * terms.error
 
 
+@pytest.mark.parametrize("mode", [True, False])
+def test_iterations_begin_at_the_mode_if_asked_to(mode):
+    """Far from where the family begins, and no more than a Gaussian is wide from it."""
+    place = jnp.array([30.0, -50.0])
+    target = qg.Target.from_logdensity(lambda z: -jnp.sum(jnp.cosh(0.1 * (z - place))), dim=2)
+    seen = []
+    method = qg.Bam(iterations=1, mode=mode)
+    qg.fit(target, "full-rank", method=method, callback=seen.append, key=jr.key(0))
+    away = np.abs(np.asarray(seen[0].q.mean()) - place)
+    # The posterior's sds are about ten.
+    assert np.all(away < 0.1) if mode else np.all(away > 20)
+
+
 def test_what_it_refuses():
     target = qg.Target.from_logdensity(lambda z: -0.5 * z @ z, dim=2)
     with pytest.raises(ValueError, match="any covariance, not MeanField"):

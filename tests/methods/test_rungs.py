@@ -5,10 +5,15 @@ from types import SimpleNamespace
 
 import jax.numpy as jnp
 import jax.random as jr
+import numpy as np
 import pytest
 
 import quietgrad as qg
+from quietgrad.evaluation.points import Points
+from quietgrad.families.bases import Normal
+from quietgrad.families.mixture import Components, Mixture
 from quietgrad.methods.rungs import RUNGS, FlowRung, FullRankRung
+from quietgrad.session import Problem, Recorder
 
 
 def test_the_plan_prints_every_rung_with_its_numbers():
@@ -45,3 +50,29 @@ def test_a_rung_whose_programs_would_not_be_compiled_in_time_is_not_begun(rung):
         for left in (5.0, 1000.0, math.inf)
     ]
     assert [rung.out_of_time(fit) is None for fit in fits] == [not rung.compiles, True, True]
+
+
+def test_a_flow_begins_in_the_coordinates_of_a_gaussian_with_the_answer_s_moments():
+    """Of an answer that is none; a Gaussian is taken as it is."""
+    rng = np.random.default_rng(0)
+    loc, root = rng.normal(size=3), np.tril(rng.normal(size=(3, 3))) + 2 * np.eye(3)
+    gaussian = qg.FullRank.of_host(loc, root, np.dtype(float), Normal())
+    target = qg.Target.from_logdensity(lambda z: -0.5 * jnp.sum(z**2), dim=3)
+    session = Recorder(Problem(target, gaussian), key=jr.key(0))
+    session.use_points(Points(target, gaussian.dtype))
+    fit, rung = SimpleNamespace(session=session), FlowRung(draws=2000)
+    assert rung._gaussian(fit, gaussian) is gaussian
+    # Two components with moments of their own that are known.
+    apart = np.array([1.5, 0.0, -1.0])
+    both = Mixture.of(
+        Components(np.log([0.5, 0.5]), np.stack([loc - apart, loc + apart]), np.stack([root, root])),
+        np.dtype(float),
+    )
+    found = rung._gaussian(fit, both)
+    assert isinstance(found, qg.FullRank)
+    covariance = root @ root.T + np.outer(apart, apart)
+    std, error = np.sqrt(np.diagonal(covariance)), 1 / np.sqrt(2000)
+    assert np.all(np.abs(found.mean() - loc) < 5 * error * std)
+    # Entries of a covariance have an error of sqrt(1 + r^2) sds, for tails no heavier than a normal's.
+    off = np.abs(found.host_covariance() - covariance) / np.outer(std, std)
+    assert np.all(off < 5 * np.sqrt(2) * error)

@@ -162,6 +162,23 @@ def test_rounding_far_out_is_neither_a_fall_nor_its_end(dtype):
         assert tail.improper
 
 
+@both
+def test_a_jump_before_numbers_end_is_no_growth(dtype):
+    """What falls up to its last numbers, and is huge there, is what overflow leaves of a difference."""
+    t = DEFAULT.second_look(dtype)
+    # Within the last of the three stretches of three neighbours, over which growth is looked at.
+    after, end = t[30], t[32]
+    huge = 0.1 * np.finfo(dtype).max
+
+    def log_density(t):
+        return np.where(t < after, -t, np.where(t < end, huge, np.inf))
+
+    assert tail_of(profile(log_density, dtype)[0]) is None
+    # The same height is growth where what comes before rises to it.
+    rises = profile(lambda t: np.where(t < end, huge * (t / end) ** 3, np.inf), dtype)[0]
+    assert tail_of(rises) is not None
+
+
 def test_values_whose_digits_have_gone_say_nothing():
     """1e17 + anything small is 1e17."""
     assert tail_of(profile(lambda t: 0 * t - 1e17)[0]) is None
@@ -191,3 +208,35 @@ def test_a_rise_that_is_rounding_is_no_tail():
         accused += len(slow_tails(probe, center, np.ones(9), axis, careless))
     # Where the sums are below one, on the ray and on the parallel one.
     assert accused > 0
+
+
+def test_a_rise_is_found_where_another_coordinate_slopes_between_neighbouring_numbers():
+    """At 1e4 a number and the next are far enough apart for a slope of 1e6 to show. It is smooth."""
+
+    def log_density(z):
+        return 1e6 * (z[0] - 1e4) + z[1] ** 6 * jnp.cosh(z[1])
+
+    probe = probe_of(qg.Target.from_logdensity(log_density, dim=2), np.float64)
+    found = slow_tails(probe, np.array([1e4, 0.0]), np.array([1e-6, 1.0]), np.eye(2)[1:])
+    assert [tail.slope for _, tail in found] == [math.inf, math.inf]
+
+
+def flat_beside_a_slope(steep):
+    """Flat along the second coordinate, a normal where the first is off by more than a hundredth; and
+    `steep` for each unit of the first one beyond zero."""
+
+    def log_density(z):
+        beyond = jnp.sum(jnp.maximum(steep * z[0], 0.0))
+        return -beyond - jnp.where(jnp.max(jnp.sign(steep) * z[0]) > 0.01, 0.5 * z[1] ** 2, 0.0)
+
+    return qg.Target.from_logdensity(log_density, dim=2)
+
+
+@pytest.mark.parametrize("steep", [[1e3], [-1e3], [1e15, -1e15]], ids=["above", "below", "around"])
+def test_a_parallel_ray_begins_no_lower_than_the_posterior_is(steep):
+    """Whichever side the density falls off on, and however steeply: a ray that began far down would see
+    another part of it, here one with an end."""
+    probe = probe_of(flat_beside_a_slope(jnp.array(steep)), np.float64)
+    found = slow_tails(probe, np.zeros(2), np.ones(2), np.eye(2)[1:])
+    assert len(found) == 2
+    assert all(tail.improper for _, tail in found)

@@ -52,3 +52,23 @@ def test_this_system_counts():
     while time.process_time() < began + 0.05:
         pass
     assert 0 <= meanwhile.share() <= 1
+
+
+@pytest.mark.parametrize("place", range(10))
+def test_each_column_counts_as_what_it_is(machine, place):
+    """user, nice, system, irq, softirq and steal are work, idle and iowait are none, and what virtual
+    machines were given is counted among the first two already."""
+
+    def ticks(taken):
+        columns = [100] * 10
+        columns[3] += 300
+        columns[place] += taken
+        machine.stat.write_text(f"cpu  {' '.join(map(str, columns))}\n")
+
+    ticks(0)
+    meanwhile = machine.watch()
+    ticks(50)
+    if place in (8, 9):
+        assert math.isnan(meanwhile.share())
+    else:
+        assert meanwhile.share() == (0 if place in (3, 4) else 1)

@@ -45,7 +45,8 @@ class Evidence(NamedTuple):
     """What an ending is held against: the first answer, the best of any family, the one to be returned.
 
     `points` makes some draws of a q, and `probe` evaluates the log density. `stationary_start`: there is
-    nothing to gain at a start that was given.
+    nothing to gain at a start that was given. `own` is the best that the method found in the family that
+    was asked for, if the answer is a simpler solution in place of it.
     """
 
     start: Candidate | None
@@ -54,6 +55,7 @@ class Evidence(NamedTuple):
     points: Callable[[AbstractFamily], Float[np.ndarray, "points dim"]]
     probe: LogDensityProbe
     stationary_start: bool = False
+    own: Candidate | None = None
 
 
 def verify_status(
@@ -103,12 +105,12 @@ def _by_draws(
             "convergence: some draws of q are where the density all but vanishes; try a narrower "
             "start, or another parametrisation"
         )
-    behind = paired_difference(best.terms, answer.terms)
+    behind = paired_difference(best.terms, (known.own or answer).terms)
     if behind.clearly_above(BELOW) and problem.q.contains(best.q):
         return Status.STALLED, (
             f"the fit ended {behind.nats:.2f} ± {behind.error:.2f} nats below the "
-            f"{type(best.q).__name__} solution found on the way, which the family contains; give it "
-            "more steps"
+            f"{type(best.q).__name__} solution found on the way, which the family contains and which is "
+            "returned as a member of it; give it more steps"
         )
     return status, hint
 
@@ -172,7 +174,8 @@ def _between_coordinates(probe: LogDensityProbe, answer: Candidate, start: Candi
 
 
 class Answers(NamedTuple):
-    """The first answer, the last, the best, and the best of the family that was asked for, `own`."""
+    """The first answer, the best, and those of the family that was asked for: the last, and the best of
+    them, `own`."""
 
     start: Candidate | None = None
     last: Candidate | None = None
@@ -187,7 +190,7 @@ class Answers(NamedTuple):
             start=answer if self.start is None else self.start,
             best=_better(answer, self.best),
             own=_better(answer, self.own) if own else self.own,
-            last=answer,
+            last=answer if own else self.last,
             saw_bad=self.saw_bad or answer.terms.bad > 0,
         )
 

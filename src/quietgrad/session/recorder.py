@@ -100,7 +100,8 @@ class Recorder:
 
     def choose(self, answer: Candidate) -> Candidate:
         """Go back to an earlier answer: what was recorded since is not the better one beyond doubt."""
-        self.answers = self.answers._replace(best=answer, own=answer)
+        own = answer if self._is_own(answer.q) else self.answers.own
+        self.answers = self.answers._replace(best=answer, own=own)
         return answer
 
     def confirm_start(self) -> None:
@@ -180,9 +181,7 @@ class Recorder:
         """Add a row to the history, keep the best, and end the fit where it has to end."""
         self.steps, q, step = max(answer.step, self.steps), answer.q, answer.step
         first = self.start is None
-        self.answers = self.answers.add(
-            answer, own=self.problem.any_family or type(q) is type(self.problem.q)
-        )
+        self.answers = self.answers.add(answer, own=self._is_own(q))
         seen = self.shown_terms(answer)
         row = {
             "step": step,
@@ -306,8 +305,11 @@ class Recorder:
 
     def verified_status(self, status: Status, hint: str, final: ElboTerms) -> tuple[Status, str]:
         """The ending as it is: what a method claims, checked against its answer at fresh draws."""
+        best, answer = self.best, self.answer
+        instead = self._inside is not None and answer is self._inside[1]
+        own = self.answers.own if instead else None
         known = Evidence(
-            self.start, self.best, self.answer, self.draws_of, self.probe, self._stationary_start
+            self.start, best, answer, self.draws_of, self.probe, self._stationary_start, own
         )
         return verify_status(self.problem, status, hint, final, known)
 
@@ -320,12 +322,16 @@ class Recorder:
         """With how many draws and how often the ELBO was judged, in a sentence."""
         return self.evaluators.in_words(len(self.history))
 
+    def _is_own(self, q: AbstractFamily) -> bool:
+        """Whether q is of the family that was asked for."""
+        return self.problem.any_family or type(q) is type(self.problem.q)
+
     def _own_best(self) -> Candidate:
         """The best answer of the family that was asked for."""
         best, q, own = self.best, self.problem.q, self.answers.own
-        if self.problem.any_family or type(best.q) is type(q):
+        if self._is_own(best.q):
             return own or best
-        if own is not None and not (self.problem.start_given and q.contains(best.q)):
+        if own is not None and not q.contains(best.q):
             return own
         if self._inside is None or self._inside[0] is not best:
             held = q.contains(best.q)
@@ -333,9 +339,7 @@ class Recorder:
             with self.clock.phase(EVALUATE):
                 self._inside = best, Candidate(inside, best.step, self.terms(inside))
         inside = self._inside[1]
-        if own is None or paired_difference(inside.terms, own.terms)[0] > 0:
-            self.answers, own = self.answers._replace(own=inside), inside
-        return own
+        return inside if own is None or paired_difference(inside.terms, own.terms).nats > 0 else own
 
     def draws_of(self, q: AbstractFamily) -> np.ndarray:
         """A few draws of q, to look at the target with when something is wrong."""

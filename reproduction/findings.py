@@ -207,11 +207,12 @@ def judges(results: Results) -> Sentence:
         f"evaluation, the other {len(results.study.done) - len(fresh)} cells 500 draws in antithetic "
         "pairs that are the same at every evaluation, corrected by 8,000 fresh ones at the answer. Both "
         "estimate the same number. "
-        f"Of {len(gaps)} rows that both judged, {len(clear)} differ clearly"
-        + (f" ({told})" if clear else "")
-        + f". With Gaussian families and without mini-batches the two are {max(gauss):.2f} nats apart "
-        "at most. Every difference in the tables is between rows of one judge. The marks of *When they "
-        "arrive* and the sentence on the best rows of the networks have rows of both."
+        f"Of {len(gaps)} rows that both judged, {len(clear)} "
+        f"{'differs' if len(clear) == 1 else 'differ'} clearly{f' ({told})' if clear else ''}; with 90% "
+        f"intervals chance alone makes {0.1 * len(gaps):.0f} of so many. With Gaussian families and "
+        f"without mini-batches the two are {max(gauss):.2f} nats apart at most. Every difference in "
+        "the tables is between rows of one judge. The marks of *When they arrive* and the sentence on "
+        "the best rows of the networks have rows of both."
     )
     return Sentence(signed(text), max(gauss) < 1 and len(clear) <= len(gaps) / 2, f"{gaps}")
 

@@ -138,11 +138,22 @@ def test_another_structure_is_another_family(key):
         ([0, 1], [[1], [2]], "given twice: 1; missing: 3"),
         ([0], [1, 2], r"got shapes \(1,\) and \(2,\)"),
         ([5], [[1], [0]], "missing: 2"),
+        ([], np.zeros((0, 1)), r"got shapes \(0,\) and \(0, 1\)"),
     ],
 )
 def test_structures_that_are_none_are_refused(globals, blocks, words):
     with pytest.raises(ValueError, match=words):
         Structure(globals, blocks)
+
+
+@pytest.mark.parametrize(("globals", "blocks"), [([], [[0]]), ([0], np.zeros((0, 1)))])
+def test_a_single_coordinate_is_a_structure(globals, blocks):
+    """Be it a local or a global one."""
+    structure = Structure(globals, blocks)
+    assert (structure.dim, structure.k, structure.n) == (1, len(globals), len(blocks))
+    g, own = structure.split(jnp.array([3.0]))
+    assert (g.shape, own.shape) == ((len(globals),), (1, len(blocks)))
+    assert np.array_equal(structure.join(g, own), [3.0])
 
 
 def test_a_structure_of_the_wrong_kind_or_length_is_refused(key):

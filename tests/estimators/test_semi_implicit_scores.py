@@ -104,6 +104,13 @@ def test_a_chain_from_the_draw_is_unbiased_given_the_point():
     assert_mean(np.asarray(found), np.asarray(truth), slack=0.02)
 
 
+@pytest.mark.parametrize("name", REGISTRY)
+def test_only_scores_at_states_of_a_chain_are_unbiased(name):
+    """Weights that are fitted to the points, or shared out among few of them, favour some."""
+    score = REGISTRY[name]()
+    assert score.biased is not isinstance(score, ChainMean)
+
+
 @pytest.mark.turns(2)
 @pytest.mark.parametrize(
     "score",

@@ -37,6 +37,32 @@ def test_host_and_device_carry_draws_to_the_same_points():
     assert_same(found, (z, log_q), operations=1e3)
 
 
+def test_the_inverse_is_each_coordinates_distribution_given_those_before():
+    """By Bayes' rule from the covariances, in both tails; far out the nearer one has the digits."""
+    weights, loc = np.array([0.3, 0.7]), np.array([[-1.0, 0.5], [2.0, -0.5]])
+    covariance = np.array([[[1.0, 0.6], [0.6, 2.0]], [[0.5, -0.3], [-0.3, 0.8]]])
+    q = Mixture.of(Components(np.log(weights), loc, np.linalg.cholesky(covariance)), np.dtype(float))
+    z = np.array([[0.0, 0.0], [-2.5, 3.0], [3.5, -4.0], [12.0, 14.0], [-11.0, -13.0]])
+    normal = scipy.stats.norm
+
+    def quantile_of(z, weights, mean, std):
+        x = (z[:, None] - mean) / std
+        below, above = (np.sum(weights * tail(x), axis=1) for tail in (normal.cdf, normal.sf))
+        return np.where(below < above, normal.ppf(below), normal.isf(above))
+
+    gap, std = z[:, :1] - loc[:, 0], np.sqrt(covariance[:, 0, 0])
+    given = weights * normal.pdf(gap / std) / std
+    given /= np.sum(given, axis=1, keepdims=True)
+    tie = covariance[:, 1, 0] / covariance[:, 0, 0]
+    left = np.sqrt(covariance[:, 1, 1] - tie * covariance[:, 1, 0])
+    expected = [
+        quantile_of(z[:, 0], weights, loc[:, 0], std),
+        quantile_of(z[:, 1], given, loc[:, 1] + tie * gap, left),
+    ]
+    found = jax.jit(jax.vmap(q.inverse))(jnp.asarray(z))
+    np.testing.assert_allclose(found, np.stack(expected, axis=1), rtol=1e-9, atol=1e-12)
+
+
 @pytest.mark.parametrize("apart", [0.0, 1.0, 30.0])
 def test_quantiles_solve_their_equation_however_far_modes_are_apart(apart):
     """By the share of draws below them: also in the gap, where the density is next to nothing."""

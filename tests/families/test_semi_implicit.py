@@ -132,6 +132,11 @@ def test_particles_have_an_exact_density():
     np.testing.assert_allclose(score, slopes_of(q, z), rtol=1e-8)
 
 
+def test_particles_are_trained_as_the_family_whose_network_they_share():
+    q = ParticleMixture.init(2, key=jr.key(8), particles=5, widths=(8,))
+    assert q.advice == SemiImplicit(generator=q.generator, gaussian=q.gaussian).advice
+
+
 def banana(z):
     return -0.5 * (z[0] ** 2 / 4 + (z[1] - 0.5 * z[0] ** 2 + 1) ** 2 / 0.3)
 

@@ -10,6 +10,7 @@ import quietgrad as qg
 from quietgrad.evaluation.points import sobol_pairs
 from quietgrad.methods.gaussian import Curvature
 from quietgrad.solvers import FixedDraws, Stop, drive
+from quietgrad.solvers.fixed_draws import NARROWER, finite_start
 
 MEAN = jnp.array([1.0, -2.0, 0.5])
 STD = jnp.array([0.2, 1.0, 3.0])
@@ -144,3 +145,20 @@ def test_an_ending_is_held_against_the_start_that_was_given(wide):
     result = qg.fit(wide, start, method=FEW, key=jr.key(0))
     first = qg.fit(wide, start, method=qg.Sgd(steps=1), key=jr.key(0)).history["elbo"][0]
     assert abs(result.history["elbo"][0] / first - 1) < 0.1
+
+
+@pytest.mark.parametrize("at_zero", [False, True])
+@pytest.mark.parametrize("times", range(1, NARROWER + 1))
+def test_a_start_is_narrowed_as_often_at_zero_as_where_it_is(times, at_zero):
+    """By powers of ten, until the density is finite at all draws."""
+    place = np.array([5.0, -3.0])
+    # Some dozen normal draws of sd one are within four, and not all of them within 0.4.
+    middle, width = 0.0 if at_zero else place, 4 * 10.0**-times
+    target = qg.Target.from_logdensity(
+        lambda z: jnp.where(jnp.all(jnp.abs(z - middle) < width), -0.5 * z @ z, -jnp.inf), dim=2
+    )
+    start = qg.MeanField(jnp.asarray(place), jnp.zeros(2))
+    session = session_of(target, start)
+    found = finite_start(session.points, start, session)
+    np.testing.assert_array_equal(found.loc, 0 * place if at_zero else place)
+    np.testing.assert_allclose(found.log_std, -times * np.log(10.0), rtol=1e-12)

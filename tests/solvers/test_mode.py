@@ -73,6 +73,9 @@ def test_a_start_around_the_mode_is_narrowed_until_its_elbo_is_finite():
     begun = run.feedback.found
     assert np.isfinite(begun.terms.elbo)
     assert np.all(begun.q.variance() < 0.5)
+    # A search takes no steps of the fit: what follows it begins at the first.
+    assert run.end == "stationary"
+    assert run.best.step == 0
 
 
 def test_searches_that_share_evaluations_are_the_searches_alone():

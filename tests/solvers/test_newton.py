@@ -6,7 +6,7 @@ import jax.random as jr
 import numpy as np
 import pytest
 from oracles import assert_same
-from sessions import session_of
+from sessions import Counted, session_of
 
 import quietgrad as qg
 from quietgrad.diagnostics.expected_gain import expected_gain, paired_square
@@ -267,17 +267,6 @@ def test_a_target_that_is_flat_in_one_direction_has_an_expected_gain():
     )
     assert found == own
     assert np.isfinite(found.nats)
-
-
-class Counted(Points):
-    """Counts what Hessians cost: their draws times the dimension."""
-
-    spent = 0
-
-    def curvature(self, z, basis):
-        """One product with each column of the basis at each draw."""
-        self.spent += z.shape[0] * basis.shape[1]
-        return super().curvature(z, basis)
 
 
 @pytest.mark.parametrize("dim", [2, 8, 30])

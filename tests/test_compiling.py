@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from quietgrad._util.compiling import FUSIONS, LEVEL, jit_options, program
+from quietgrad._util.compiling import FUSIONS, LEVEL, fusions_left, jit_options, program
 from quietgrad.families import Components, Mixture
 
 # More numbers than XLA computes in one piece, in either precision.
@@ -56,3 +56,11 @@ def test_what_the_user_sets_is_left(monkeypatch):
     assert jit_options(1)["compiler_options"][LEVEL] == 1
     monkeypatch.setenv("XLA_FLAGS", f"--{LEVEL}=2 --{FUSIONS}=dot")
     assert not {LEVEL, FUSIONS} & {*jit_options(1).get("compiler_options", {})}
+
+
+@pytest.mark.parametrize(
+    ("version", "left"),
+    [("0.10.1", None), ("0.10.2", "LIBRARY_FUSION_TYPE_INDIVIDUAL_DOT"), ("0.11.3", ""), ("1.0", None)],
+)
+def test_only_versions_that_are_wrong_get_the_option(version, left):
+    assert fusions_left(version) == left

@@ -2,8 +2,7 @@
 
 Of jaxlib 0.10.2 and 0.11.0, XLA on the CPU hands sums of products, and what is done with them, to
 another library, and some of these fusions are wrong: numbers from the 32,768th on are computed from
-those of the first (jax-ml/jax#39103), and sums over seven and more axes end the process (#39257). Plain
-matrix products stay with that library, which is as fast, and programs compile sooner without the rest.
+those of the first (jax-ml/jax#39103), and sums over seven and more axes end the process (#39257).
 """
 
 import functools
@@ -18,19 +17,28 @@ from jax._src.core import trace_state_clean
 
 LEVEL = "xla_backend_optimization_level"
 FUSIONS = "xla_cpu_experimental_ynn_fusion_type"
-# The first version that is wrong, and the first that may not know the option any more.
-WRONG = (0, 10, 2), (0, 12)
+# What is left of these fusions, by the version of jaxlib that it begins with. For 0.10.2 single products
+# of matrices are right, as fast, and sooner compiled; for 0.11 none is known to work; later versions may
+# not know the option.
+LEFT: tuple[tuple[tuple[int, ...], str | None], ...] = (
+    ((0, 12), None),
+    ((0, 11), ""),
+    ((0, 10, 2), "LIBRARY_FUSION_TYPE_INDIVIDUAL_DOT"),
+    ((0,), None),
+)
 
 
-def _version(module: Any) -> tuple[int, ...]:
-    return tuple(int(part) for part in module.__version__.split(".")[:3] if part.isdigit())
+def fusions_left(version: str) -> str | None:
+    """The value of the option for a version of jaxlib; None to leave it out."""
+    number = tuple(int(part) for part in version.split(".")[:3] if part.isdigit())
+    return next(value for since, value in LEFT if number >= since)
 
 
 def jit_options(level: int | None = None) -> dict[str, Any]:
     """Arguments of `jax.jit` for a level of optimisation; what XLA_FLAGS sets is left."""
     options: dict[str, Any] = {}
-    if WRONG[0] <= _version(jaxlib) < WRONG[1]:
-        options[FUSIONS] = "LIBRARY_FUSION_TYPE_INDIVIDUAL_DOT"
+    if (left := fusions_left(jaxlib.version.__version__)) is not None:
+        options[FUSIONS] = left
     if level is not None:
         options[LEVEL] = level
         # XLA's newer emitters of fused loops for processors take half as long again to compile as the

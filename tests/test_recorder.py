@@ -270,6 +270,36 @@ def test_bad_draws_of_an_answer_are_told_whatever_the_method_claims():
     assert "NaN or infinite at 25.0% of the draws" in hint
 
 
+@pytest.mark.parametrize("claimed", [s for s in qg.Status if not s.failed])
+def test_a_density_that_is_nowhere_a_number_is_the_reason_of_any_ending(claimed):
+    """Out of time or interrupted before the method has seen it, too; the hint names the culprit."""
+    target = qg.Target(lambda z: -0.5 * z @ z, lambda z, x: jnp.nan * x * z[0], np.ones(3), dim=2)
+    problem = Problem(target, START)
+    session = Recorder(problem, key=jr.key(0))
+    start = session.evaluate(START, 0)
+    known = Evidence(start, start, start, session.draws_of, session.probe)
+    final = session.final_terms(START)
+    status, hint = verify_status(problem, claimed, "", final, known)
+    assert status is qg.Status.NON_FINITE
+    assert "log likelihood" in hint
+
+
+def test_an_answer_that_has_gone_far_ends_a_fit_only_where_the_density_does_not():
+    """As soon as it is recorded, and long before the method's own end."""
+    gone = qg.MeanField(jnp.array([1e6, 0.0]), jnp.array([9.0, 0.0]))
+    recorded = recorder()
+    recorded.evaluate(START, 0)
+    recorded.evaluate(gone, 1)
+    flat = qg.Target.from_logdensity(lambda z: -0.5 * z[1] ** 2, dim=2)
+    session = Recorder(Problem(flat, START), key=jr.key(0))
+    session.evaluate(START, 0)
+    session.evaluate(BEST, 1)
+    with pytest.raises(Ended) as ended:
+        session.evaluate(gone, 2)
+    assert ended.value.status is qg.Status.UNBOUNDED
+    assert "coordinate 0" in ended.value.hint
+
+
 @pytest.mark.parametrize(("value", "share"), [(np.nan, 1), (np.inf, 1), (np.nan, 3), (-np.inf, 1)])
 def test_draws_where_numbers_end_are_told_and_left_out(value, share):
     """Where they are at most one of a hundred, and the density is not zero there."""

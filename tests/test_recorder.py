@@ -9,10 +9,11 @@ import pytest
 from test_clock import Hands
 
 import quietgrad as qg
+from quietgrad.estimators import AbstractEstimator
 from quietgrad.evaluation.elbo_terms import ElboTerms, affordable_pairs, paired_difference
 from quietgrad.evaluation.points import Points
 from quietgrad.session import Candidate, Ended, Evaluation, Problem, Recorder
-from quietgrad.session.checkpoint import Checkpoint, Stored
+from quietgrad.session.checkpoint import Checkpoint, Stored, checkpoint_of
 from quietgrad.session.clock import OPTIMISE, Clock
 from quietgrad.session.endings import Evidence, compare, verify_status
 from quietgrad.session.problem import CAREFUL
@@ -339,6 +340,30 @@ def test_a_recorder_is_restored_to_the_moment_of_its_snapshot():
     assert list(again.history.column("step")) == [0, 3]
     assert again.answer.q is BETTER
     assert (again.pace.count, again.pace.last, again.clock.total) == (2, 7, 21)
+
+
+@pytest.mark.parametrize(
+    "method",
+    [qg.Sgd(qg.estimator("nocv", draws=3)), qg.Sgd("auto"), qg.Saa()],
+    ids=["given", "auto", "none"],
+)
+def test_a_checkpoint_has_a_recorder_s_estimator_whether_the_method_was_given_one_or_not(
+    method, tmp_path
+):
+    """And the state of the stage that it was in."""
+
+    def opened():
+        return checkpoint_of(tmp_path, Problem(TARGET, START), method, None, key=jr.key(0))
+
+    given = getattr(method, "estimator", None)
+    given = given if isinstance(given, AbstractEstimator) else None
+    session = recorder(checkpoint=opened())
+    session.estimator = given or qg.estimator("quiet", draws=4)
+    session.evaluate(START, 0)
+    session.slot("loop").store("state")
+    again = recorder(checkpoint=opened())
+    assert again.slot("loop").stored == "state"
+    assert again.estimator == session.estimator
 
 
 @pytest.mark.parametrize(("deep", "status"), [(4, qg.Status.CONVERGED), (40, qg.Status.STALLED)])

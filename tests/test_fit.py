@@ -176,6 +176,12 @@ def test_estimator_state_is_handed_back(stateful, key):
     eqx.filter_eval_shape(est.step, target, result.q, result.estimator_state, key=key)
 
 
+def test_steps_without_an_optimizer_are_those_of_adam_at_a_hundredth(target, key):
+    given = [None, optax.adam(0.01)]
+    own, adam = (qg.fit(target, method=qg.Sgd("nocv", each, steps=20), key=key) for each in given)
+    assert eqx.tree_equal(own.q, adam.q)
+
+
 def test_plateau_ends_the_run_early(target, key):
     q, stop = qg.MeanField.init(2, key=key), qg.Plateau(nats=0.5)
     method = qg.Sgd("nocv", optax.adam(0.1), steps=5000, evaluate_every=50, stop=stop)

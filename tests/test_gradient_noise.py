@@ -172,6 +172,23 @@ def test_bias_is_found_and_measured(pair, key):
     assert abs(made.bias_squared - 0.25 * exact @ exact) < 5 * made.bias_error
 
 
+def test_bias_error_is_honest(pair):
+    """Over many repetitions the stated error squared is the squared deviation of the squared bias."""
+    exact = by_quadrature(*pair).value[:-1]
+
+    def error(key):
+        return qg.gradient_error(
+            *pair, Scaled(PLAIN, 2.0), reference=PLAIN, repeats=20, reference_repeats=20, key=key
+        )
+
+    # A gradient twice as long is off by the exact one.
+    made = jax.lax.map(error, jr.split(jr.key(8), 1000))
+    squared = np.asarray(made.bias_error) ** 2
+    off = (made.bias_squared - exact @ exact) ** 2 - squared
+    # The square of a variance with ten degrees of freedom, as here, is a fifth too large on average.
+    assert_mean(off, 0.0, slack=0.2 * np.mean(squared))
+
+
 def test_reference_must_be_unbiased(pair, key):
     with pytest.raises(ValueError, match="unbiased"):
         qg.gradient_error(*pair, PLAIN, reference=Scaled(PLAIN, 1.5), key=key)

@@ -9,10 +9,11 @@ import pytest
 from test_clock import Hands
 
 import quietgrad as qg
+from quietgrad.estimators import AbstractEstimator
 from quietgrad.evaluation.elbo_terms import ElboTerms, affordable_pairs, paired_difference
 from quietgrad.evaluation.points import Points
 from quietgrad.session import Candidate, Ended, Evaluation, Problem, Recorder
-from quietgrad.session.checkpoint import Checkpoint, Stored
+from quietgrad.session.checkpoint import Checkpoint, Stored, checkpoint_of
 from quietgrad.session.clock import OPTIMISE, Clock
 from quietgrad.session.endings import Evidence, compare, verify_status
 from quietgrad.session.problem import CAREFUL
@@ -270,6 +271,36 @@ def test_bad_draws_of_an_answer_are_told_whatever_the_method_claims():
     assert "NaN or infinite at 25.0% of the draws" in hint
 
 
+@pytest.mark.parametrize("claimed", [s for s in qg.Status if not s.failed])
+def test_a_density_that_is_nowhere_a_number_is_the_reason_of_any_ending(claimed):
+    """Out of time or interrupted before the method has seen it, too; the hint names the culprit."""
+    target = qg.Target(lambda z: -0.5 * z @ z, lambda z, x: jnp.nan * x * z[0], np.ones(3), dim=2)
+    problem = Problem(target, START)
+    session = Recorder(problem, key=jr.key(0))
+    start = session.evaluate(START, 0)
+    known = Evidence(start, start, start, session.draws_of, session.probe)
+    final = session.final_terms(START)
+    status, hint = verify_status(problem, claimed, "", final, known)
+    assert status is qg.Status.NON_FINITE
+    assert "log likelihood" in hint
+
+
+def test_an_answer_that_has_gone_far_ends_a_fit_only_where_the_density_does_not():
+    """As soon as it is recorded, and long before the method's own end."""
+    gone = qg.MeanField(jnp.array([1e6, 0.0]), jnp.array([9.0, 0.0]))
+    recorded = recorder()
+    recorded.evaluate(START, 0)
+    recorded.evaluate(gone, 1)
+    flat = qg.Target.from_logdensity(lambda z: -0.5 * z[1] ** 2, dim=2)
+    session = Recorder(Problem(flat, START), key=jr.key(0))
+    session.evaluate(START, 0)
+    session.evaluate(BEST, 1)
+    with pytest.raises(Ended) as ended:
+        session.evaluate(gone, 2)
+    assert ended.value.status is qg.Status.UNBOUNDED
+    assert "coordinate 0" in ended.value.hint
+
+
 @pytest.mark.parametrize(("value", "share"), [(np.nan, 1), (np.inf, 1), (np.nan, 3), (-np.inf, 1)])
 def test_draws_where_numbers_end_are_told_and_left_out(value, share):
     """Where they are at most one of a hundred, and the density is not zero there."""
@@ -309,6 +340,30 @@ def test_a_recorder_is_restored_to_the_moment_of_its_snapshot():
     assert list(again.history.column("step")) == [0, 3]
     assert again.answer.q is BETTER
     assert (again.pace.count, again.pace.last, again.clock.total) == (2, 7, 21)
+
+
+@pytest.mark.parametrize(
+    "method",
+    [qg.Sgd(qg.estimator("nocv", draws=3)), qg.Sgd("auto"), qg.Saa()],
+    ids=["given", "auto", "none"],
+)
+def test_a_checkpoint_has_a_recorder_s_estimator_whether_the_method_was_given_one_or_not(
+    method, tmp_path
+):
+    """And the state of the stage that it was in."""
+
+    def opened():
+        return checkpoint_of(tmp_path, Problem(TARGET, START), method, None, key=jr.key(0))
+
+    given = getattr(method, "estimator", None)
+    given = given if isinstance(given, AbstractEstimator) else None
+    session = recorder(checkpoint=opened())
+    session.estimator = given or qg.estimator("quiet", draws=4)
+    session.evaluate(START, 0)
+    session.slot("loop").store("state")
+    again = recorder(checkpoint=opened())
+    assert again.slot("loop").stored == "state"
+    assert again.estimator == session.estimator
 
 
 @pytest.mark.parametrize(("deep", "status"), [(4, qg.Status.CONVERGED), (40, qg.Status.STALLED)])

@@ -20,16 +20,19 @@ for adapter, package, extra in (
     else:
         raise AssertionError(adapter)
 import quietgrad
+from quietgrad.results.expectations.result import Expectations
 
 sys.modules["matplotlib"] = sys.modules["pandas"] = None
-for ask, package, extra in (
-    (lambda: importlib.import_module("quietgrad.results.display.plots"), "matplotlib", "plot"),
-    (lambda: quietgrad.FitResult.history_frame(None), "pandas", "arviz"),
+plots = "quietgrad.results.display.plots"
+for ask, what, package, extra in (
+    (lambda: importlib.import_module(plots), "a figure", "matplotlib", "plot"),
+    (lambda: quietgrad.FitResult.history_frame(None), "a data frame", "pandas", "arviz"),
+    (lambda: Expectations.frame(None), "a data frame", "pandas", "arviz"),
 ):
     try:
         ask()
     except ImportError as error:
-        assert f"needs {package}: pip install 'quietgrad[{extra}]'" in str(error), error
+        assert f"{what} needs {package}: pip install 'quietgrad[{extra}]'" in str(error), error
     else:
         raise AssertionError(package)
 assert "QuietELBO" not in quietgrad.__all__

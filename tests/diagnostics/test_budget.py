@@ -15,6 +15,7 @@ from quietgrad.diagnostics.budget import Budget
 from quietgrad.diagnostics.diagnose import diagnose
 from quietgrad.diagnostics.diagnosis import Ending, Verdict
 from quietgrad.diagnostics.draws import carry, draw
+from quietgrad.diagnostics.evidence import _sizes as sizes
 from quietgrad.diagnostics.evidence import gather
 from quietgrad.diagnostics.expected_gain import paired_square
 from quietgrad.diagnostics.tolerance import missed, off, plain, significance, unsure
@@ -99,6 +100,32 @@ def test_chains_stop_where_the_next_round_does_not_fit_and_say_so():
     assert not whole.further
     assert any("longer chains" in part for part in short.further)
     assert not short.unseen
+
+
+@pytest.mark.parametrize(("chains", "scouts"), [(400, 200), (96, 32), (80, 4), (2000, 8)])
+def test_chains_and_climbs_become_fewer_alike_where_time_is_short(chains, scouts):
+    """By the share of the time that all of them would take, and both are left out only where there is
+    no time for the least of them."""
+    settings, fitted = Diagnostics(chains=chains, scouts=scouts, tails_share=0.0), right()
+    drawn = draw(fitted.q, Points(fitted.target, float), np.random.default_rng(0), 64)
+    least = min(chains, 32), min(scouts, 8)
+
+    def cost(count, far):
+        return settings.leapfrogs[0] * (count + far) + settings.trials * far
+
+    for gradients in np.linspace(0.9 * cost(*least), 1.1 * cost(chains, scouts), 97).tolist():
+        budget = Budget(gradients, now=lambda: 0.0)
+        budget.pace = 1.0
+        count, far = sizes(drawn, settings, budget)
+        if gradients < cost(*least):
+            assert (count, far) == (0, 0)
+            continue
+        assert cost(count, far) <= gradients
+        assert least[0] <= count <= chains
+        assert least[1] <= far <= scouts
+        share = min(1.0, gradients / cost(chains, scouts))
+        if share * chains >= least[0] and share * scouts >= least[1]:
+            assert (count, far) == pytest.approx((share * chains, share * scouts), abs=1)
 
 
 def test_progress_says_what_a_verdict_is_at():

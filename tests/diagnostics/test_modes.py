@@ -11,6 +11,7 @@ import quietgrad as qg
 from quietgrad.diagnostics.cells import bridge
 from quietgrad.diagnostics.diagnose import diagnose
 from quietgrad.diagnostics.diagnosis import Ending, Verdict
+from quietgrad.diagnostics.evidence import gather
 from quietgrad.diagnostics.local_mass import mass_around
 from quietgrad.diagnostics.metric import Metric
 from quietgrad.evaluation.points import Points
@@ -101,6 +102,21 @@ def test_a_mode_with_mass_is_one():
     found = diagnose(target, gaussian(0.0), CONVERGED, np.random.default_rng(0))
     assert found.verdict is Verdict.DO_NOT_TRUST
     assert any("never looks" in reason for reason in found.reasons)
+
+
+def test_how_far_away_a_mode_must_be_goes_by_the_posterior_s_scale_and_not_by_that_of_q():
+    """q is five times too wide, and its chains say so: forty posterior sds are far, eight of q or not.
+
+    Where scales are known one by one, no Gaussian at the mode tells its mass, and the chains there must.
+    """
+    target, far = gaussians((0.5, 0.0, 1.0), (0.5, 40.0, 1.0)), 40.0
+    wide = qg.MeanField(jnp.zeros(3), jnp.array([math.log(5.0), 0.0, 0.0]))
+    settings = qg.Diagnostics(per_coordinate=1000, scouts=96)
+    found = gather(target, wide, np.random.default_rng(0), 512, settings)
+    ratio, error = found.moved.log_ratio[0], found.moved.log_ratio_error[0]
+    assert abs(ratio - math.log(5)) < 5 * error
+    assert found.elsewhere is not None
+    assert found.elsewhere.place[0] == pytest.approx(far, abs=settings.apart_std)
 
 
 @pytest.mark.parametrize("weight", [0.5, 0.2])

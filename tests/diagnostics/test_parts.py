@@ -208,6 +208,16 @@ def test_shapes_are_told_apart(rng):
     assert straight[2] == pytest.approx(0.99)
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_funnel_of_skewed_coordinates_shows_in_distances_from_their_medians(sign, rng):
+    """log |z_j| = v + log |x_j|, and the median of x_j is zero: v is a known part of it."""
+    v, x = rng.standard_normal(4000), rng.exponential(size=(4000, 2)) - np.log(2)
+    followed = 1 / np.sqrt(1 + np.var(np.log(np.abs(x)), axis=0))
+    settings = Diagnostics(funnel=0.9 * float(np.min(followed)))
+    states = np.column_stack([v, sign * np.exp(v)[:, None] * x])
+    assert shapes_of(states, unit(3), settings).funnel == (0, [1, 2])
+
+
 def test_the_gain_at_hand_is_that_of_a_newton_step(rng):
     """A mean that is off by m costs m' P m / 2 nats, which a Newton step gains."""
     move = np.array([0.3, 0.0, -0.2])

@@ -36,6 +36,25 @@ def test_panels(noise, most):
     assert axes[0].get_xlim() == (0.0, CLOCK["total"])
 
 
+def area(patches):
+    """Of outlines that close on themselves, one after the other."""
+    corners = [patch.get_patch_transform().transform(patch.get_path().vertices) for patch in patches]
+    return sum(abs(np.sum(c[:-1, 0] * c[1:, 1] - c[1:, 0] * c[:-1, 1])) / 2 for c in corners)
+
+
+def test_corrected_draws_are_outlined_on_the_scale_of_the_others_however_many_there_are():
+    """Both are densities, with an area of one."""
+    rng = np.random.default_rng(0)
+    draws, corrected = ({"a": rng.normal(size=(count, 1))} for count in (50, 500))
+    figure = plots.fit_figure("", None, None, draws, ("corrected", corrected), most=1)
+    patches = figure.get_axes()[-1].patches
+    outline = [patch for patch in patches if not patch.get_fill()]
+    bars = [patch for patch in patches if patch.get_fill()]
+    assert len(outline) == 1
+    assert area(bars) == pytest.approx(1, rel=1e-9)
+    assert area(outline) == pytest.approx(1, rel=1e-9)
+
+
 def test_what_is_not_finite_is_said():
     draws = {"a": np.full((20, 1), np.nan)}
     figure = plots.fit_figure("", None, None, draws, None, most=1)

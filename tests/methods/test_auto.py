@@ -10,6 +10,8 @@ import pytest
 import quietgrad as qg
 from quietgrad.evaluation.elbo_terms import ElboEvaluator
 from quietgrad.families import AutoregressiveFlow, Curved
+from quietgrad.methods.auto import Fit
+from quietgrad.session import Problem, Recorder
 from quietgrad.solvers import Annealed
 
 
@@ -212,6 +214,17 @@ def batched():
         (x, y),
         dim=2,
     )
+
+
+@pytest.mark.parametrize("batch_size", [None, 32])
+@pytest.mark.parametrize("least", [0.1, 5.0])
+def test_what_is_worth_going_on_for_grows_with_the_coordinates_and_faster_on_minibatches(
+    least, batch_size
+):
+    auto = qg.Auto(gain=least, gain_each=0.2, gain_each_in_batches=0.7)
+    problem = Problem(batched(), qg.MeanField(jnp.zeros(2), jnp.zeros(2)), batch_size)
+    found = Fit(auto, problem, Recorder(problem, key=jr.key(0))).gain
+    assert found == max(least, 2 * (0.2 if batch_size is None else 0.7))
 
 
 @pytest.mark.turns(2)

@@ -75,6 +75,24 @@ def test_an_arrowhead_is_the_best_gaussian_of_its_kind():
     assert 0 < below < 1.0
 
 
+def test_block_newton_steps_that_leave_nothing_are_the_end():
+    """Stochastic steps would need programs of their own. The posterior is a Gaussian of its kind."""
+    y = np.random.default_rng(0).normal(size=8)
+
+    def log_density(z):
+        apart = jnp.sum((z[1:] - z[0]) ** 2) + jnp.sum((jnp.asarray(y) - z[1:]) ** 2)
+        return -0.5 * (z[0] ** 2 + apart)
+
+    target = qg.Target.from_logdensity(log_density, dim=9)
+    result = qg.fit(target, "arrowhead", method=qg.Auto(by_clock=False), key=jr.key(0))
+    assert result.status == "converged"
+    assert "block Newton" in result.hint
+    assert [d.kind for d in result.decisions] == ["search", "structure"]
+    precision = 2 * np.eye(9)
+    precision[0], precision[:, 0], precision[0, 0] = -1, -1, 9
+    np.testing.assert_allclose(result.q.mean(), np.linalg.solve(precision, [0, *y]), atol=1e-6)
+
+
 def test_a_target_without_structure_is_refused_by_name():
     matrix = jnp.asarray(np.random.default_rng(0).normal(size=(12, 12)))
     target = qg.Target.from_logdensity(lambda z: -0.5 * jnp.sum((matrix @ z) ** 2), dim=12)

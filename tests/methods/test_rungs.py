@@ -1,5 +1,6 @@
 """Rungs of the ladder: values that a plan prints, that say why they cannot be tried."""
 
+import dataclasses
 import math
 from types import SimpleNamespace
 
@@ -12,8 +13,10 @@ import quietgrad as qg
 from quietgrad.evaluation.points import Points
 from quietgrad.families.bases import Normal
 from quietgrad.families.mixture import Components, Mixture
+from quietgrad.methods.auto import Fit
 from quietgrad.methods.rungs import RUNGS, FlowRung, FullRankRung
 from quietgrad.session import Problem, Recorder
+from quietgrad.solvers import Annealed
 
 
 def test_the_plan_prints_every_rung_with_its_numbers():
@@ -76,3 +79,21 @@ def test_a_flow_begins_in_the_coordinates_of_a_gaussian_with_the_answer_s_moment
     # Entries of a covariance have an error of sqrt(1 + r^2) sds, for tails no heavier than a normal's.
     off = np.abs(found.host_covariance() - covariance) / np.outer(std, std)
     assert np.all(off < 5 * np.sqrt(2) * error)
+
+
+@pytest.mark.parametrize("close", [True, False])
+def test_a_flow_that_is_close_to_the_posterior_is_not_made_deeper(close):
+    """Another program, and as many steps again, are for one that is still far."""
+    target = qg.Target.from_logdensity(lambda z: -0.5 * jnp.sum(z**2), dim=2)
+    gaussian = qg.FullRank.unit(2, np.dtype(float))
+    problem = Problem(target, gaussian, any_family=True)
+    session = Recorder(problem, key=jr.key(0))
+    session.use_points(Points(target, gaussian.dtype))
+    fit = Fit(qg.Auto(by_clock=False), problem, session)
+    below = session.evaluate(gaussian, 0)
+    rung = FlowRung(depth=1, deeper=2, anneal=Annealed(length=20, most_steps=20))
+    rung = rung if close else dataclasses.replace(rung, close=-math.inf)
+    assert rung.refuses(fit) is None
+    assert rung.solve(fit, below) is not None
+    assert session.best.terms.gap < FlowRung().close * fit.gain
+    assert session.steps == (20 if close else 40)

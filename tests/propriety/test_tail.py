@@ -179,6 +179,17 @@ def test_a_jump_before_numbers_end_is_no_growth(dtype):
     assert tail_of(rises) is not None
 
 
+@both
+@pytest.mark.parametrize("closest", [0.1, 4.0])
+def test_no_two_distances_of_a_second_look_are_further_apart_than_the_ratio(closest, dtype):
+    """What a tail does between two of them nobody sees. They are no more than that takes."""
+    settings = Propriety(closest=closest)
+    t = settings.second_look(dtype)
+    np.testing.assert_allclose(t[[0, -1]], [closest, settings.farthest(dtype)], rtol=1e-12)
+    assert np.max(t[1:] / t[:-1]) <= settings.ratio * (1 + 1e-12)
+    assert (t[-1] / t[0]) ** (1 / (len(t) - 2)) > settings.ratio
+
+
 def test_values_whose_digits_have_gone_say_nothing():
     """1e17 + anything small is 1e17."""
     assert tail_of(profile(lambda t: 0 * t - 1e17)[0]) is None

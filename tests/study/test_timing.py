@@ -115,6 +115,17 @@ def test_a_real_burst(study, tmp_path):
     assert timing_pass.burst_seconds(job, 30) > 0
 
 
+def test_what_is_timed_is_the_first_repetition_from_its_own_start(study, tmp_path):
+    """Whichever repetition a configuration was read from."""
+    planned = toys.jobs(tmp_path, toys.SPEC)
+    seeds = {job.cell.name: job.seed for job in planned}
+    assert {job.cell.rep for job in planned} == {0, 1}
+    for job in planned:
+        timed = timing_pass._job(job.cell, None)
+        assert timed.cell.rep == 0
+        assert timed.seed == seeds[timed.cell.name]
+
+
 def test_misuse(study, tmp_path):
     with pytest.raises(ValueError, match=r"models of its own in my_models\.py; .*--module"):
         call("study", "time", study)

@@ -354,6 +354,10 @@ def _sizes(drawn: Draws, settings: Diagnostics, budget: Budget) -> tuple[int, in
     share = budget.share(needed, of=1 - settings.tails_share)
     if share >= 1:
         return count, far
-    count = max(settings.least_chains, int(share * count))
-    far = max(settings.least_scouts, int(share * far))
-    return (count, far) if budget.affords(rounds * (count + far) + trials * far) else (0, 0)
+    least = min(count, settings.least_chains), min(far, settings.least_scouts)
+    fewer = max(least[0], int(share * count)), max(least[1], int(share * far))
+    # Where one of them is at its least, the other one's share may be too much.
+    for count, far in (fewer, least):
+        if budget.affords(rounds * (count + far) + trials * far):
+            return count, far
+    return 0, 0

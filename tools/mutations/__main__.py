@@ -29,14 +29,14 @@ from . import LISTS
 from .finding import SOURCES, Gone, find
 from .mutant import Mutant
 from .related import related
-from .workshop import ROOT, Workshop, bug_at
+from .workshop import NONE, ROOT, Workshop, bug_at
 
 RESULTS = ROOT / "tools" / "mutations"
 KILLED, SURVIVED, GONE, UNFIT = "killed", "survived", "not found", "fails without the bug"
 # pytest: 1 tests failed, 2 interrupted (an import that fails), -1 an endless loop.
 FAILURES = (1, 2, -1)
-# pytest's code for no tests, and processor seconds of tests for one bug, by what they took before.
-NONE, ENOUGH = 5, 7.0
+# Processor seconds of tests for one bug, by what they took before.
+ENOUGH = 7.0
 # A kill whose test has not passed without the bug yet, and how many of them are confirmed together.
 DOUBTFUL, TOGETHER = "not confirmed", 12
 

@@ -31,10 +31,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from .__main__ import DOUBTFUL, KILLED, NONE, SURVIVED, TOGETHER, computed, confirm
+from .__main__ import DOUBTFUL, KILLED, SURVIVED, TOGETHER, computed, confirm
 from .finding import Place
 from .related import ROOMS, related
-from .workshop import ROOT, Workshop, bug_at
+from .workshop import NONE, ROOT, Workshop, bug_at
 
 RESULTS = ROOT / "tools" / "mutations" / "operators.json"
 # By the name of a mutant: why no test can see it.

@@ -51,6 +51,11 @@ LARGE = (
     ),
     *("rich.console", "xdist.plugin", "numpyro"),
 )
+# They start a process that cannot import what a fork of this one has imported.
+APART = (
+    "tests/study/test_engines.py::test_timed_cells_wait_for_one_another_and_a_killed_holder_holds_nothing",
+    "tests/test_security.py::test_a_local_dask_cluster_listens_on_loopback_only",
+)
 # In place of the options in pyproject.toml: the package is imported already, its annotations checked.
 OPTIONS = (
     *("-o", "addopts=", "--strict-config", "--strict-markers", "-q", "--no-header", "--tb=line"),
@@ -58,6 +63,7 @@ OPTIONS = (
     *("-p", "no:xdist", "-p", "no:randomly", "-o", "tmp_path_retention_policy=none"),
     # Plugins that are imported already cannot have their asserts rewritten; they have none.
     *("-W", "ignore::pytest.PytestAssertRewriteWarning", "-rfE"),
+    *(f"--deselect={test}" for test in APART),
 )
 # Bugs can make a loop endless; a selection takes seconds of computing. What waits for much longer than
 # that without computing says nothing: the machine may be busy, or asleep. Without a bug there are no
@@ -65,6 +71,8 @@ OPTIONS = (
 CPU_SECONDS, FINITE, PATIENCE = 30, 20, 3600
 # What computes less than some for so many seconds waits for what never comes.
 IDLE, SOME = 60, 1.0
+# pytest's exit code where no test was run.
+NONE = 5
 # Compiled programs, for all mutants and later runs: most of them do not have the bug.
 PROGRAMS = Path(tempfile.gettempdir()) / "quietgrad-mutations-programs"
 FAILED = ("FAILED ", "ERROR ")
@@ -182,7 +190,7 @@ class Workshop:
         # A crash in compiled code is no exit code of pytest's, and a failure all the same.
         code = os.waitstatus_to_exitcode(status)
         if code == -signal.SIGXCPU and (self.root / ALONE).exists():
-            return Tested(-2, "its whole selection takes too long in a process of its own", ())
+            return Tested(NONE, "its whole selection takes too long in a process of its own", ())
         if code == -signal.SIGXCPU:
             return Tested(-1, f"not done after {CPU_SECONDS} s of computing", ())
         if broken is not None and failed and bug is not None:

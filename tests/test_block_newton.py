@@ -9,7 +9,10 @@ import pytest
 from structured_members import STRUCTURES, arrays_within, member
 from subjects import cast
 
+import quietgrad as qg
 from quietgrad.families import Arrowhead, Chain, MeanField
+from quietgrad.session import Problem, Recorder
+from quietgrad.solvers import BlockNewton
 from quietgrad.solvers.block_steps import averages, decrement, newton_step, own_curvature
 from quietgrad.structure import Structure, blocks_of_hessian, product_count, root_of_inverse, solve
 
@@ -150,6 +153,20 @@ def test_steps_are_those_of_the_dense_formula(structure, kind, key):
         covariance = step.q.covariance_matmul(jnp.eye(structure.dim))
         np.testing.assert_allclose(covariance, np.linalg.inv(precision), rtol=1e-7, atol=1e-9)
         q, before = step.q, step.curvature
+
+
+@pytest.mark.parametrize("after", [0, 1, 5])
+def test_steps_of_the_solver_are_whole_ones_and_then_ever_shorter(after):
+    """The k-th after the whole ones is 2 / (k + 2) of the way to a Gaussian whose precision is known."""
+    structure = STRUCTURES[0]
+    precision, mean = quadratic(structure, "arrowhead")
+    blocks = blocks_of_hessian(lambda v: precision @ v, structure, np.dtype(float))
+    q = member(structure, "arrowhead").for_blocks(mean + 1, blocks)
+    target = qg.Target.from_logdensity(gaussian(precision, mean), dim=structure.dim)
+    session, solver = Recorder(Problem(target, q), key=jr.key(0)), BlockNewton()
+    begun = solver.init(session, session.candidate(q, 0))
+    step = solver.step(session, begun._replace(number=solver.full_steps + after - 1), None)
+    np.testing.assert_allclose(step.members[0].mean(), mean + 1 - 2 / (after + 2), rtol=1e-8)
 
 
 @pytest.mark.turns(2)

@@ -1,5 +1,7 @@
 """Orders of rows: each row once, all orders alike as far as counts tell, and no array of all rows."""
 
+import math
+
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -29,6 +31,16 @@ def test_rows_and_pairs_of_rows_are_spread_evenly(size, key):
     for observed in (one.sum(axis=1), pairs):
         expected, cells = count / observed.size, observed.size - 1
         assert abs(np.sum((observed - expected) ** 2) / expected - cells) < 5 * np.sqrt(2 * cells)
+
+
+@pytest.mark.parametrize("size", [2, 3, 4])
+def test_all_orders_of_a_few_rows_come_as_often(size, key):
+    """By chi squared over all of them."""
+    count, cells = 4000, math.factorial(size)
+    found = np.unique(orders(size, jr.split(key, count)), axis=0, return_counts=True)[1]
+    assert found.size == cells
+    expected = count / cells
+    assert abs(np.sum((found - expected) ** 2) / expected - (cells - 1)) < 5 * np.sqrt(2 * (cells - 1))
 
 
 def test_neighbours_are_strangers(key):

@@ -186,6 +186,16 @@ def test_lengths_spare_the_first_reading(blocks):
         qg.RowBlocks(blocks, [1, 2])
 
 
+def test_any_block_can_be_the_first_that_is_read(blocks, data):
+    """With known lengths none was loaded before."""
+    lengths, begin = [700, 600, 1, 1699], 0
+    for length in lengths:
+        found = qg.RowBlocks(blocks, lengths).read(begin, begin + length)
+        for name, values in data.items():
+            np.testing.assert_array_equal(found[name], values[begin : begin + length])
+        begin += length
+
+
 def test_a_wrong_likelihood_is_found_at_once(files):
     with pytest.raises(ValueError, match="log_likelihood"):
         qg.Target(log_prior, lambda z, rows: jnp.sum(rows["y"]), files, dim=DIM)

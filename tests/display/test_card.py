@@ -1,5 +1,6 @@
 """A fit in a notebook: what is on its card, well formed, escaped, and without a script."""
 
+import re
 import xml.etree.ElementTree as ET
 
 import jax.numpy as jnp
@@ -10,6 +11,7 @@ import quietgrad as qg
 from quietgrad._util.html import element
 from quietgrad.results.display.card import card
 from quietgrad.results.display.curve import curve_of, ticks
+from quietgrad.results.display.svg import svg
 
 EVIL = "<script>alert('1')</script>"
 CLOCK = {"compile": 1.0, "optimise": 0.5, "evaluate": 0.2, "other": 0.1, "total": 1.8}
@@ -84,6 +86,27 @@ def test_the_curve_shows_its_end_and_where_programs_were_compiled():
     assert -10 < curve.top < -9
     assert curve.total == 1.8
     np.testing.assert_allclose(curve.compiling, [(0.0, 0.5), (1.0, 1.3)])
+
+
+def test_the_curve_lies_where_its_axes_say():
+    """The axis of the ELBO begins at the curve's bottom and ends at its top, that of seconds at zero."""
+    history = {**HISTORY, "elbo": np.asarray([-12.0, -11.0, -10.5, -10.0])}
+    curve = curve_of(history, CLOCK)
+    assert curve is not None
+    nodes = [(node.tag.rpartition("}")[2], node.attrib, node.text) for node in parsed(svg(curve)).iter()]
+    (drawn,) = [attrib["d"] for tag, attrib, _ in nodes if tag == "path"]
+    left, top, bottom, right = map(float, re.findall(r"[\d.]+", drawn))
+    (line,) = [attrib["points"] for tag, attrib, _ in nodes if tag == "polyline"]
+    x, y = np.asarray([point.split(",") for point in line.split()], float).T
+    # Places are written with one digit behind the point.
+    np.testing.assert_allclose(x, left + (right - left) * curve.seconds / curve.total, rtol=0, atol=0.06)
+    height = (curve.elbo - curve.bottom) / (curve.top - curve.bottom)
+    np.testing.assert_allclose(y, bottom - (bottom - top) * height, rtol=0, atol=0.06)
+    window = [attrib for tag, attrib, _ in nodes if tag == "svg"][1]
+    assert (float(window["y"]), float(window["height"])) == (top, bottom - top)
+    shades = [attrib for tag, attrib, _ in nodes if tag == "rect"]
+    assert len(shades) == len(curve.compiling)
+    assert all((float(one["y"]), float(one["height"])) == (top, bottom - top) for one in shades)
 
 
 @pytest.mark.parametrize(("low", "high"), [(0.0, 1.8), (-499.3, -498.75), (-3e5, 2.0)])

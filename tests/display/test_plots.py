@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from matplotlib.patches import Rectangle
 from test_card import CLOCK, HISTORY
 
 import quietgrad as qg
@@ -61,6 +62,21 @@ def test_what_is_not_finite_is_said():
     assert drawn(figure)
     words = [text.get_text() for axes in figure.get_axes() for text in axes.texts]
     assert words == ["no evaluation was finite", "not finite"]
+
+
+def test_histograms_of_other_numbers_of_draws_can_be_compared():
+    """The filled one and the outlined one hold an area of one each."""
+    rng = np.random.default_rng(0)
+    draws, corrected = {"a": rng.normal(size=(200, 1))}, {"a": rng.normal(size=(50, 1))}
+    figure = plots.fit_figure("", None, None, draws, ("few", corrected), most=1)
+    filled, outlined = [], []
+    for patch in figure.get_axes()[1].patches:
+        if isinstance(patch, Rectangle):
+            filled.append(patch.get_width() * patch.get_height())
+        else:
+            x, y = patch.get_xy()[:-1].T
+            outlined.append(np.sum(np.diff(x) * y[:-1]))
+    np.testing.assert_allclose([sum(filled), sum(outlined)], 1.0, rtol=1e-12)
 
 
 def test_noise_is_told_by_block_and_variable(key):

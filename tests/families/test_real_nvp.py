@@ -87,6 +87,12 @@ def test_affine_variant_can_leave_the_bounds():
     assert np.std(far.sample(jr.key(0), 100)) > 1000
 
 
+@pytest.mark.parametrize("made", [RealNVP, AffineRealNVP])
+def test_a_flow_has_a_coupling_at_least(made):
+    with pytest.raises(ValueError, match="couplings"):
+        made.init(3, key=jr.key(0), couplings=0)
+
+
 @pytest.mark.parametrize(("couplings", "widths"), [(1, (4,)), (3, (4, 4)), (4, ())])
 def test_other_depths_and_widths(couplings, widths):
     q = RealNVP.init(3, key=jr.key(0), couplings=couplings, widths=widths)

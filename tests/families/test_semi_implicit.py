@@ -10,12 +10,14 @@ import jax.random as jr
 import numpy as np
 import pytest
 from oracles import assert_mean
+from scipy.stats import multivariate_normal
 from subjects import target_2d
 
 import quietgrad as qg
 from quietgrad.estimators import Ksivi, SemiImplicitPathwise, Sivi
 from quietgrad.families import FullRank, MeanField, ParticleMixture, SemiImplicit
 from quietgrad.families.semi_implicit import Proposal
+from quietgrad.families.semi_implicit.proposal import Linearised
 
 
 def bent(dim=2, mixing=1, scale=0.5, **settings):
@@ -73,6 +75,18 @@ def test_bounds_hold_the_log_density_between_them(prior_share):
         assert np.mean(gap) > -5 * np.std(gap) / math.sqrt(gap.size) - 1e-6
     # q / q^ has mean one under the draws, exactly: the ELBO and corrected draws rest on it.
     assert_mean(np.exp(-above)[:, None], np.ones(1))
+
+
+def test_a_normal_of_known_precision_places_draws_where_it_has_its_density():
+    """Its root whitens what it places, and the density is that of SciPy."""
+    rng = np.random.default_rng(0)
+    root, mode = np.tril(rng.normal(size=(3, 3))) + 2 * np.eye(3), rng.normal(size=3)
+    around = Linearised(*map(jnp.asarray, (mode, root, np.linalg.inv(root))))
+    n = rng.normal(size=(5, 3))
+    eps = np.asarray(around.place(jnp.asarray(n)))
+    np.testing.assert_allclose((eps - mode) @ root, n, rtol=0, atol=1e-12)
+    exact = multivariate_normal(mode, np.linalg.inv(root @ root.T)).logpdf(eps)
+    np.testing.assert_allclose(around.log_prob(jnp.asarray(eps)), exact, rtol=1e-12)
 
 
 @pytest.mark.slow

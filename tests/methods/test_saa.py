@@ -35,6 +35,14 @@ def test_samplers_by_name(gaussian):
         qg.Saa(sampler="sobel")
 
 
+def test_draws_that_a_sampler_cannot_make_are_refused_with_its_reason(gaussian):
+    q = REGISTRY["mean-field"].init(3, key=jr.key(0))
+    reason = qg.Antithetic().refuses(3, q.base, q.base_dim)
+    assert reason is not None
+    assert qg.Saa(sampler="antithetic", draws=3).refuses(gaussian, q, None) == reason
+    assert qg.Saa(sampler="antithetic", draws=4).refuses(gaussian, q, None) is None
+
+
 def test_minibatches_are_refused(gaussian):
     x = np.ones((10, 3))
     target = qg.Target(lambda z: -z @ z, lambda z, x: -((x @ z) ** 2), x, dim=3)

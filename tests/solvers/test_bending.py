@@ -74,6 +74,28 @@ def test_steps_follow_the_gradient_however_small_it_is():
     assert np.all(np.abs(small) < np.abs(large))
 
 
+def test_the_mean_of_a_rounds_later_half_is_proposed_beside_its_end():
+    """In a round of two steps or of three these are the same place: the last step has length zero."""
+    target = qg.Target.from_logdensity(banana, dim=2)
+    q = Curved.init(2, key=jr.key(0))
+    session = session_of(target, q)
+    for length in (2, 3):
+        solver = Bending(length=length)
+        end, late = solver.step(session, solver.init(session, session.evaluate(q, 0)), None).members
+        assert np.any(end.bend.own != q.bend.own)
+        np.testing.assert_array_equal(late.bend.own, end.bend.own)
+        np.testing.assert_array_equal(late.bend.pairs, end.bend.pairs)
+
+
+def test_draws_without_a_density_do_not_move_the_bend():
+    target = qg.Target.from_logdensity(lambda z: jnp.nan * jnp.sum(z), dim=2)
+    q = Curved.init(2, key=jr.key(0))
+    session, solver = session_of(target, q), Bending(length=2)
+    for member in solver.step(session, solver.init(session, session.candidate(q, 0)), None).members:
+        np.testing.assert_array_equal(member.bend.own, q.bend.own)
+        np.testing.assert_array_equal(member.bend.pairs, q.bend.pairs)
+
+
 def test_no_program_is_compiled_for_it():
     def density(z):
         return banana(z) - 0.01 * jnp.sum(z**4)

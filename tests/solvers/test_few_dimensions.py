@@ -45,10 +45,14 @@ def test_there_is_no_peak_where_the_density_is_not_finite():
     assert PeakSearch().settle(lambda x: (np.full(len(x), np.nan), 0 * x), MIDDLE) is None
 
 
-def test_a_curvature_is_that_over_shares_of_an_sd_wherever_the_search_begins():
-    """At the peak of a density whose sd is 30, the first differences are too small to see its tails."""
+@pytest.mark.parametrize("constant", [0.0, 2.0])
+def test_a_curvature_is_that_over_shares_of_an_sd_wherever_the_search_begins(constant):
+    """At the peak of a density whose sd is 30, the first differences are too small to see its tails.
+
+    The second constant makes the height of the peak zero, of which no difference is a small part.
+    """
     search = PeakSearch()
-    peak = search.settle(heavy, MIDDLE)
+    peak = search.settle(lambda x: (heavy(x)[0] + constant, heavy(x)[1]), MIDDLE)
     assert peak is not None
     # In units of SCALE differences over h see a curvature of 1 / sqrt(1 + h^2). h is a share of an sd
     # that is one but for terms of the order of share^2, so that the rest is of the fourth.

@@ -140,6 +140,21 @@ def test_a_start_that_is_close_to_the_answer_is_not_narrowed(wide):
     np.testing.assert_allclose(np.exp(result.q.log_std), SCALES, rtol=0.01)
 
 
+def test_a_start_of_few_coordinates_is_as_wide_as_it_is(wide):
+    """However narrow that of many would be made, the fit is the same."""
+    one, other = (
+        qg.fit(
+            wide,
+            "mean-field",
+            method=qg.Auto(many=DIM, shrink=shrink, by_clock=False),
+            key=jr.key(0),
+        )
+        for shrink in (0.5, 3.0)
+    )
+    np.testing.assert_array_equal(one.history["elbo"], other.history["elbo"])
+    np.testing.assert_array_equal(one.q.log_std, other.q.log_std)
+
+
 def test_an_ending_is_held_against_the_start_that_was_given(wide):
     start = qg.MeanField(jnp.zeros(DIM), jnp.full(DIM, 3.0))
     result = qg.fit(wide, start, method=FEW, key=jr.key(0))

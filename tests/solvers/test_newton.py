@@ -131,7 +131,10 @@ def test_draws_that_are_not_finite_are_pulled_towards_the_mean():
     step = NEWTON.step(session, NEWTON.init(session, session.evaluate(q, 0)), None)
     np.testing.assert_allclose(step.state.fitted, 4 * np.eye(2), atol=1e-9)
     nowhere = session_of(qg.Target.from_logdensity(lambda z: jnp.nan * z[0], dim=2), q)
-    assert NEWTON.step(nowhere, NewtonState(q), None).end == "no curvature"
+    ended = NEWTON.step(nowhere, NewtonState(q, taken=3), None)
+    # Nothing is proposed, and the state is that of before.
+    assert (ended.end, ended.members, ended.iterations) == ("no curvature", (), 3)
+    assert ended.state.q is q
 
 
 def test_draws_of_a_step_are_its_own():

@@ -112,7 +112,7 @@ class PeakSearch(eqx.Module):
             place = int(np.argmax(np.where(np.isfinite(trials), trials, -np.inf)))
             # Below what the values resolve the slopes know better.
             resolution = 1e-6 * abs(values[0])
-            if left < resolution and np.isfinite(trials[0]):
+            if left <= resolution and np.isfinite(trials[0]):
                 place = 0
             elif not trials[place] > values[0]:
                 break

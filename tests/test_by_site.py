@@ -57,6 +57,17 @@ def test_a_product_is_its_parts_in_their_places(flow, dtype, key):
         np.testing.assert_allclose(q.entropy(), sum(p.entropy() for p in parts), rtol=rounding)
 
 
+@pytest.mark.parametrize("dim", [2, 5])
+def test_without_parts_a_product_has_two_halves_of_its_own(dim, key):
+    """Of as many coordinates, or one more in the second."""
+    q = BySite.init(dim, key=key)
+    assert [part.dim for part in q.parts] == [dim // 2, dim - dim // 2]
+    assert q.dim == q.base_dim == dim
+    e = jr.normal(key, (dim,))
+    parts = [part.transport(x) for part, x in zip(q.parts, (e[: dim // 2], e[dim // 2 :]), strict=True)]
+    np.testing.assert_allclose(q.transport(e), jnp.concatenate(parts))
+
+
 def test_a_mean_field_solution_is_a_start_of_all_parts(key):
     q = product((FullRank.init(2, key=key), MeanField.init(1, key=key)), (((1, 3),), ((0, 1),)))
     begin = MeanField(jnp.arange(3.0), jnp.array([0.1, 0.2, 0.3]))

@@ -98,3 +98,10 @@ def test_operations_are_those_of_the_largest_call_as_jaxlib_counts_them(f, shape
     """Rows times columns times the side of the matrix, three times for complex numbers."""
     arguments = [jax.ShapeDtypeStruct(shape, np.dtype(dtype)) for shape in shapes]
     assert operations(jax.make_jaxpr(f)(*arguments).jaxpr) == count
+
+
+def test_blocks_stay_below_the_limit_where_matrices_divide_it(key):
+    """Of 1,000 operations each: 200 of them are the first batch that threads would share out."""
+    x = jr.normal(key, (2 * INLINE // 1000, 10, 10))
+    program = jax.make_jaxpr(lambda x: over_points(jnp.linalg.cholesky, x))(x)
+    assert 0 < operations(program.jaxpr) < INLINE

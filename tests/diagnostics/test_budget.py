@@ -172,6 +172,11 @@ def test_of_many_coordinates_the_coupled_ones_and_a_sample_are_judged(dtype):
     assert abs(found.std_ratio[0] - truth) < 5 * found.std_ratio_error[0]
     assert np.count_nonzero(np.isfinite(found.shift_error)) == 100
     assert found.shift.shape == (groups + 1,)
+    # Of the others nothing is known, so that no correction is offered.
+    unseen = ~np.isfinite(found.shift_error)
+    assert np.all(np.isinf(found.std_ratio_error[unseen]))
+    assert np.all(found.shift[unseen] == 0)
+    assert np.all(found.std_ratio[unseen] == 1)
     assert any("judged 100 of 601 coordinates" in line for line in found.reasons)
 
 

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from quietgrad.diagnostics.cells import Cells, bridge, by_cells, nearest
+from quietgrad.diagnostics.cells import Cells, _joined, _Moments, bridge, by_cells, nearest
 from quietgrad.diagnostics.chains import Chains
 from quietgrad.diagnostics.comparison import unknown
 from quietgrad.diagnostics.draws import Draws
@@ -152,3 +152,36 @@ def test_the_stated_error_of_a_bridge_is_that_of_many(draws, chains):
         )
         errors.append((found - math.log(3)) / error)
     assert abs(np.mean(np.square(errors)) - 1) < 5 * math.sqrt(2 / 60)
+
+
+def test_errors_of_the_whole_are_those_of_the_cells_by_linear_propagation():
+    """Derivatives of the mixture's mean and variance by differences, with masses that are normalised."""
+    rng = np.random.default_rng(7)
+    mass, mean, variance = np.array([0.5, 0.3, 0.2]), 5 * rng.normal(size=3), rng.uniform(0.5, 2, 3)
+    values = np.stack([mass, mean, variance])
+    errors = rng.uniform(0.01, 0.05, (3, 3))
+
+    def mixture(values):
+        mass, mean, variance = values
+        mass = mass / np.sum(mass)
+        middle = mass @ mean
+        return np.array([middle, mass @ (variance + (mean - middle) ** 2)])
+
+    square, h = np.zeros(2), 1e-6
+    for place in np.ndindex(3, 3):
+        move = np.zeros((3, 3))
+        move[place] = h
+        slope = (mixture(values + move) - mixture(values - move)) / (2 * h)
+        square += (slope * errors[place]) ** 2
+    parts = [
+        _Moments(*(np.array([x]) for x in (m, dm, v, dv)))
+        for m, dm, v, dv in zip(mean, errors[1], variance, errors[2], strict=True)
+    ]
+    numbers = rng.normal(size=(50, 1))
+    found = _joined(numbers, mass, errors[0], parts)
+    middle, whole = mixture(values)
+    std = math.sqrt(whole)
+    assert found.shift[0] == pytest.approx((middle - np.mean(numbers)) / std, rel=1e-12)
+    assert found.log_ratio[0] == pytest.approx(math.log(np.std(numbers) / std), rel=1e-12)
+    assert found.shift_error[0] == pytest.approx(math.sqrt(square[0]) / std, rel=1e-6)
+    assert found.log_ratio_error[0] == pytest.approx(0.5 * math.sqrt(square[1]) / whole, rel=1e-6)

@@ -81,6 +81,19 @@ def test_the_step_is_fixed_while_states_count(rng):
     assert sampler.step < adapted
 
 
+def test_averages_of_all_coordinates_are_those_of_the_last_round(rng):
+    """Where only some numbers of each state are kept; here these are all, so that they tell."""
+    points = Points(quartic(4), np.float64)
+    start = rng.standard_normal((16, 4))
+    sampler = Sampler(PlainChart(points), Metric(np.zeros(4), np.ones(4)), start, rng, keep=lambda z: z)
+    first = sampler.run(100)
+    np.testing.assert_allclose(first.averages(), np.mean(first.z, axis=0), rtol=1e-12, atol=1e-12)
+    second = sampler.run(200)
+    last = second.z[len(first.z) :]
+    assert len(last) > 1
+    np.testing.assert_allclose(second.averages(), np.mean(last, axis=0), rtol=1e-12, atol=1e-12)
+
+
 def test_chains_that_stay_in_two_modes_are_not_enough(rng):
     two = qg.Target.from_logdensity(
         lambda z: jnp.logaddexp(-0.5 * jnp.sum((z - 6) ** 2), -0.5 * jnp.sum((z + 6) ** 2)), dim=1

@@ -9,11 +9,12 @@ from jax.scipy.special import logsumexp
 
 import quietgrad as qg
 from quietgrad.diagnostics.cells import bridge
+from quietgrad.diagnostics.chains import Chains
 from quietgrad.diagnostics.diagnose import diagnose
 from quietgrad.diagnostics.diagnosis import Ending, Verdict
-from quietgrad.diagnostics.evidence import gather
+from quietgrad.diagnostics.evidence import _from_chains, _Run, gather
 from quietgrad.diagnostics.local_mass import mass_around
-from quietgrad.diagnostics.metric import Metric
+from quietgrad.diagnostics.metric import Metric, metric_of
 from quietgrad.evaluation.points import Points
 from quietgrad.families import Components, FullRank, Mixture
 from quietgrad.status import Status
@@ -88,6 +89,22 @@ def test_the_mass_that_is_left_out_is_that_of_the_other_mode():
     covered = mass_around(points, covering, (0.0, 0.0), place, metric, rng)
     assert covered is not None
     assert covered.log_mass == -math.inf
+
+
+@pytest.mark.parametrize("reached", [15.0, 0.0])
+def test_places_are_left_out_only_if_chains_from_q_end_at_none_that_q_has_less_of(reached):
+    """q has a third of the posterior's sd. What counts is where chains end, not where they have been."""
+    target = qg.Target.from_logdensity(lambda z: -0.5 * jnp.sum((z / 3) ** 2), dim=2)
+    q, rng = qg.MeanField(jnp.zeros(2), jnp.zeros(2)), np.random.default_rng(2)
+    found, points = gather(target, q, rng, 500), Points(target, np.dtype(float))
+    z = 3 * rng.standard_normal((60, 40, 2))
+    z[:2], z[-1], z[-1, 0] = 100.0, 0.0, [reached, 0.0]
+    chains = Chains(z[0], z, -0.5 * np.sum((z / 3) ** 2, axis=2), 0.9)
+    metric, modes = metric_of(found.draws), np.array([[0.0, 0.0], [6.0, 0.0]])
+    run = _Run(chains, chains, modes, found.moved, None, metric, None)
+    missed = _from_chains(found, points, q, metric, run, rng).missed
+    # At five sds the posterior is 100 nats above q; 512 draws of it do not get that far.
+    assert bool(missed) == (reached == 0)
 
 
 def test_a_high_mode_without_mass_is_no_reason_for_distrust():

@@ -112,6 +112,20 @@ def test_moves_and_numbers_have_limits():
     assert len(creeping(16, judged_moves=4).z) == 4 * 64
 
 
+@pytest.mark.parametrize(("tried", "moves"), [(8, 8), (9, 16)])
+def test_chains_end_early_where_all_moves_would_not_be_enough(tried, moves):
+    """Once they were tried for so many moves."""
+    assert creeping(40, tried_moves=tried).moves == moves
+
+
+def test_chains_go_on_as_long_as_moves_that_are_left_would_be_enough():
+    """Few, from the posterior's own draws: worth too little at first, and enough in the end."""
+    start = SCALES * np.random.default_rng(7).standard_normal((16, 2))
+    found = ran(start, Metric(np.zeros(2), SCALES), first_moves=4, tried_moves=1, warm_up=())
+    assert found.enough, found.why
+    assert 4 < found.moves < SETTINGS.most_moves
+
+
 def test_draws_come_in_no_order():
     """A rank correlation of 512 shuffled numbers has an sd of 1 / sqrt(511)."""
     z = creeping(16).z[:, 0]

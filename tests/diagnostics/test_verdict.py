@@ -1,5 +1,6 @@
 """The verdict on posteriors whose best Gaussian is known, and on right fits with a fault put in."""
 
+import functools
 import math
 
 import jax.numpy as jnp
@@ -11,6 +12,7 @@ from posteriors import full_rank, mean_field, newton
 
 from quietgrad import MeanField, RealNVP, Status, Target, fit
 from quietgrad.diagnostics.advice import advise
+from quietgrad.diagnostics.comparison import Comparison
 from quietgrad.diagnostics.diagnosis import Ending
 from quietgrad.diagnostics.evidence import gather
 from quietgrad.diagnostics.verdict import judge
@@ -100,6 +102,65 @@ def test_a_flow_that_is_narrow_under_weights_without_a_variance_is_not_trusted(k
     assert (verdict == TRUST) == (asked == [])
     assert verdict == TRUST or "if coordinate 1 is the scale of other coordinates" in asked[0]
     assert judge(evidence._replace(flow=False), ending)[0] == TRUST
+
+
+@functools.cache
+def gathered():
+    fitted = right_log_gamma()
+    return gather(fitted.target, fitted.q, np.random.default_rng(0), 2000)
+
+
+def uneven(evidence):
+    """Weights that can be relied on, of which some are several times the average."""
+    w = np.exp(0.7 * np.random.default_rng(1).standard_normal(evidence.weights.w.size))
+    return evidence.weights._replace(w=w / np.sum(w), khat=0.3)
+
+
+def seen(*, shift=0.0, log_ratio=0.0, error=0.02):
+    """Of four coordinates the second is off by so much, and all is known to this error."""
+    one = np.array([0.0, 1.0, 0.0, 0.0])
+    errors = np.full(4, error)
+    return Comparison(shift * one, errors, log_ratio * one, errors)
+
+
+def judged(moved, weighted):
+    evidence = gathered()
+    evidence = evidence._replace(weights=uneven(evidence), moved=moved, weighted=weighted)
+    return judge(evidence, Ending(Status.CONVERGED, ""))
+
+
+@pytest.mark.parametrize("error", [0.02, 0.5])
+def test_sharp_chains_come_before_weights_that_are_not_equal(error):
+    """Although those state smaller errors, as weights of a q that is too narrow do."""
+    moved, weighted = seen(shift=0.5, log_ratio=-0.4, error=error), seen(error=0.01)
+    evidence = gathered()._replace(moved=moved, weighted=weighted)
+    best = evidence._replace(weights=uneven(evidence)).best
+    expected = moved if error < evidence.settings.sharp_mean else weighted
+    for found, known in zip(best, expected, strict=True):
+        np.testing.assert_array_equal(found, known)
+
+
+@pytest.mark.parametrize("apart", [0.0, 1.3])
+@pytest.mark.parametrize("what", ["shift", "log_ratio"])
+def test_weights_that_differ_from_chains_by_more_than_the_tolerance_correct_nothing(what, apart):
+    """Chains say that a mean, or an sd, is off by 1.5 times the tolerance."""
+    settings = gathered().settings
+    tolerance = settings.mean if what == "shift" else settings.narrow
+    moved = seen(**{what: 1.5 * tolerance})
+    verdict, found = judged(moved, seen(**{what: (1.5 - apart) * tolerance}))
+    assert found.wrong
+    assert verdict == (DO_NOT if apart else CORRECTED)
+    assert any("do not confirm each other" in line for line in found.wrong) == bool(apart)
+
+
+@pytest.mark.parametrize(("times", "heavy"), [(1.05, False), (0.95, True)])
+def test_a_q_so_narrow_that_weights_must_be_heavy_is_not_corrected_by_them(times, heavy):
+    """Whatever k-hat says: a Gaussian with r of the posterior's sd has weights of k = 1 - r^2."""
+    narrow = times * math.sqrt(1 - gathered().weights.limit)
+    same = seen(log_ratio=math.log(narrow))
+    verdict, found = judged(same, same)
+    assert verdict == (DO_NOT if heavy else CORRECTED)
+    assert any("narrowest sd" in line for line in found.fine) == heavy
 
 
 @pytest.mark.parametrize(

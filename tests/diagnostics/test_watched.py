@@ -2,6 +2,8 @@
 
 import jax.numpy as jnp
 import numpy as np
+import numpyro
+import numpyro.distributions as dist
 import pytest
 
 from quietgrad import Diagnostics, Target
@@ -43,3 +45,19 @@ def test_coordinates_that_are_few_are_all_watched():
     everything = watching(most_coordinates=4)
     assert not everything.selected
     assert everything.coordinates.tolist() == [0, 1, 2, 3]
+
+
+def test_variables_on_their_own_scale_are_watched_however_little_they_change():
+    """A probability, which changes by less than one. The mean is a coordinate already."""
+
+    def model():
+        numpyro.sample("mean", dist.Normal(0.0, 1.0))
+        numpyro.sample("chance", dist.Beta(2.0, 2.0))
+
+    target, rng = Target.from_numpyro(model), np.random.default_rng(0)
+    z = 0.01 * rng.standard_normal((64, 2))
+    seen = Watched(target, np.dtype(float), Draws(z, z, z[:, 0], z[:, 0], z, 1), rng)
+    assert [seen.name(i) for i in range(3)] == ["coordinate chance", "coordinate mean", "chance"]
+    np.testing.assert_array_equal(seen(z)[:, :2], z)
+    np.testing.assert_allclose(seen(z)[:, 2], 1 / (1 + np.exp(-z[:, 0])), rtol=1e-12)
+    assert seen(z).shape == (64, 3)

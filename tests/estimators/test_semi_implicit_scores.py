@@ -74,6 +74,27 @@ def test_stein_scores_of_a_linear_generator_are_exact_but_for_the_penalty(kind, 
     np.testing.assert_allclose(found, gaussian_score(generator, w), rtol=2e-2, atol=2e-2)
 
 
+class Counting(Weighting):
+    """Weights that tell how many points they were given."""
+
+    seen: list[int] = eqx.field(static=True, default_factory=list)
+
+    def score(self, generator, w, eps, t):
+        self.seen.append(eps.shape[0])
+        return super().score(generator, w, eps, t)
+
+
+@pytest.mark.parametrize("points", [4, 10])
+def test_linearised_scores_take_as_many_points_as_they_say(points):
+    generator, weighting = generator_of(2, 1, bend=1.0), Counting()
+    score = SteinLinearised(points=points, weighting=weighting)
+    eps, w = jnp.zeros((3, 1)), jnp.zeros((3, 2))
+    jax.eval_shape(lambda: score(generator, w, eps, None, key=jr.key(0)))
+    assert weighting.seen == [points]
+    # The others are of the Jacobians on the way to the mode.
+    assert score.gradients(1) - SteinLinearised(points=2).gradients(1) == points - 2
+
+
 def grid_posterior(generator, w):
     """q(eps | w) of a one-dimensional eps on a fine grid, and the score by quadrature."""
     grid = jnp.linspace(-7, 7, 4001)[:, None]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from quietgrad.families import Curved, FullRank, MeanField
-from quietgrad.families.bend import Bend, HostBend
+from quietgrad.families.bend import BLOCK, Bend, HostBend
 
 ORDERS = [(0,), (1, 0), (2, 0, 3, 1)]
 
@@ -63,6 +63,24 @@ def test_scores_are_the_gradient_of_the_density(order):
     for i, unit in enumerate(1e-6 * jnp.eye(len(order))):
         rise = (heights(v + unit[None]) - heights(v - unit[None])) / 2e-6
         np.testing.assert_allclose(score[:, i], rise, rtol=1e-6, atol=1e-6)
+
+
+def test_scores_of_several_blocks_of_coordinates_obey_the_chain_rule():
+    """The slope of log q along the images is that along the draws, by central differences of both."""
+    dim = 2 * BLOCK + 3
+    order = tuple(np.random.default_rng(4).permutation(dim).tolist())
+    (host, _), u = bends(order, size=0.1), draws(order, 3)
+    score = host.at(u).score()
+
+    def heights_and_images(u):
+        found = host.at(u)
+        return -0.5 * np.sum(u**2, axis=1) - found.log_det, found.image
+
+    # Their error is about 1e-16 / 1e-5 + 1e-10, times numbers of some tens.
+    for move in 1e-5 * np.eye(dim):
+        (up, above), (down, below) = heights_and_images(u + move), heights_and_images(u - move)
+        along = np.sum(score * (above - below), axis=1) / 2e-5
+        np.testing.assert_allclose(along, (up - down) / 2e-5, rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.turns(2)

@@ -198,6 +198,29 @@ def test_estimators_refuse_other_families(made):
         made.init(target_2d("curved"), MeanField.init(2, key=jr.key(0)))
 
 
+def test_ksivi_s_gradient_is_that_of_the_literal_sum_over_pairs(key):
+    """Conditional scores by autodiff, and the median of squared distances as a width that is held."""
+    q, target, draws = bent(mixing=3), qg.Target(banana, dim=2), 4
+    made = Ksivi(draws=draws)
+    estimate, _ = eqx.filter_jit(made.step)(target, q, made.init(target, q), key=key)
+    e = q.base.sample((draws, q.base_dim), q.dtype, key=key)
+    pairs = [(i, j) for i in range(draws) for j in range(draws) if i != j]
+
+    @eqx.filter_jit
+    @eqx.filter_grad
+    def literal(moved):
+        w, eps = jax.vmap(moved.whitened)(e), e[:, q.dim :]
+        slope = jax.vmap(jax.grad(lambda w: target.log_density(q.color(w))))(w)
+        gap = slope - jax.vmap(jax.grad(moved.generator.log_conditional))(w, eps)
+        square = jnp.stack([jnp.sum((w[i] - w[j]) ** 2) for i, j in pairs])
+        kernel = jnp.exp(-square / jax.lax.stop_gradient(jnp.median(square)))
+        return sum(k * gap[i] @ gap[j] for k, (i, j) in zip(kernel, pairs, strict=True)) / len(pairs)
+
+    expected = literal(q)
+    for ours, theirs in zip(jax.tree.leaves(estimate.grad), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(ours, -theirs, rtol=1e-8, atol=1e-8)
+
+
 def test_the_score_function_refuses_an_estimated_density():
     with pytest.raises(ValueError, match="only estimates"):
         qg.estimator("score").init(target_2d("curved"), SemiImplicit.init(2, key=jr.key(0)))

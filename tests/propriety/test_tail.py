@@ -190,6 +190,28 @@ def test_no_two_distances_of_a_second_look_are_further_apart_than_the_ratio(clos
     assert (t[-1] / t[0]) ** (1 / (len(t) - 2)) > settings.ratio
 
 
+@both
+@pytest.mark.parametrize(("count", "told"), [(6, False), (7, True), (8, True)])
+def test_growth_is_told_from_two_neighbouring_stretches_of_three_distances(count, told, dtype):
+    """A spike that ends nearer than that is not followed; one that just shows both of them is."""
+    end, huge = DEFAULT.second_look(dtype)[count], 0.1 * np.finfo(dtype).max
+    rises = profile(lambda t: np.where(t < 0.99 * end, huge * (t / end) ** 4, np.inf), dtype)[0]
+    tail = tail_of(rises)
+    assert (tail is not None) == told
+    assert tail is None or tail.improper
+
+
+@both
+@pytest.mark.parametrize("fewer", [0, 1])
+def test_a_stretch_is_flat_from_as_many_distances_on_as_are_asked_for(fewer, dtype):
+    """Where the model's map ends right behind them."""
+    end = DEFAULT.second_look(dtype)[DEFAULT.flat_points - fewer]
+    flat = profile(lambda t: 0 * t, dtype, resolved=lambda t: t < 0.99 * end)[0]
+    tail = tail_of(flat)
+    assert (tail is None) == bool(fewer)
+    assert tail is None or tail.improper
+
+
 def test_values_whose_digits_have_gone_say_nothing():
     """1e17 + anything small is 1e17."""
     assert tail_of(profile(lambda t: 0 * t - 1e17)[0]) is None

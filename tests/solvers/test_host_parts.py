@@ -145,6 +145,19 @@ def test_sobol_points_are_scipys(points, dim):
     assert qmc.Sobol.MAXDIM == MOST_DIMENSIONS
 
 
+def test_sobol_points_go_on_where_the_table_of_directions_ends():
+    """The nineteenth direction, beyond the table's 18, is needed from the point 2^18 on. In the first
+    coordinate directions are powers of a half. The second has the polynomial x + 1: each direction is
+    the one before, times 3 without carries."""
+    count = 2**18 + 1
+    last, before = sobol_digits(count, 2)[[-1, -2]]
+    changed = last ^ before
+    direction = 1
+    for _ in range(18):
+        direction ^= direction << 1
+    assert changed.tolist() == [2**13, (direction << 13) % 2**32]
+
+
 @pytest.mark.parametrize("base", [qg.Normal(), qg.Logistic(), qg.StudentT(df=5.0)])
 def test_spread_pairs_have_the_base_distribution(base):
     """Quasi-random points err less than independent ones, whose error this allows."""

@@ -76,6 +76,18 @@ def test_a_mean_field_solution_is_a_start_of_all_parts(key):
     np.testing.assert_allclose(z, begin.transport(jnp.array([e[2], e[0], e[1]])), atol=1e-6)
 
 
+@pytest.mark.parametrize("dim", [2, 3])
+def test_by_itself_it_is_two_halves(dim, key):
+    q = BySite.init(dim, key=key)
+    assert [part.dim for part in q.parts] == [1, dim - 1]
+    assert q.transport(jnp.zeros(dim)).shape == (dim,)
+
+
+def test_one_coordinate_has_no_halves(key):
+    with pytest.raises(ValueError, match="dim .*2.*got 1"):
+        BySite.init(1, key=key)
+
+
 def test_places_that_overlap_are_refused(key):
     with pytest.raises(ValueError, match="every coordinate once"):
         BySite(parts=(MeanField.init(2, key=key),) * 2, places=(((0, 2),), ((1, 3),)))

@@ -15,14 +15,16 @@ from quietgrad.evaluation import gradient_noise
 
 
 class Scaled(AbstractEstimator):
-    """A plain estimator whose gradient is `factor` times too long: as biased as one likes."""
+    """A plain estimator whose gradient is `factor` times too long: as biased as one likes, and it may
+    not tell."""
 
     plain: Pathwise
     factor: float
+    told: bool = True
 
     @property
     def biased(self):
-        return True
+        return self.told
 
     def refuses(self, target, q):
         return self.plain.refuses(target, q)
@@ -187,6 +189,21 @@ def test_bias_error_is_honest(pair):
     off = (made.bias_squared - exact @ exact) ** 2 - squared
     # The square of a variance with ten degrees of freedom, as here, is a fifth too large on average.
     assert_mean(off, 0.0, slack=0.2 * np.mean(squared))
+
+
+@pytest.mark.parametrize("bias", [1.0, 2.0])
+def test_a_bias_and_its_error_have_the_unit_of_squared_gradients(pair, bias, key):
+    """Where estimator and reference are eight times as long, all is 64 times as large; without a bias
+    its error is from the noise of both means alone."""
+
+    def error(factor):
+        ours, truth = (Scaled(PLAIN, x * factor, told=False) for x in (bias, 1.0))
+        return qg.gradient_error(*pair, ours, reference=truth, repeats=20, reference_repeats=20, key=key)
+
+    once, longer = error(1.0), error(8.0)
+    for name in ("bias_squared", "variance", "mse"):
+        np.testing.assert_allclose(getattr(longer, name), 64 * getattr(once, name), rtol=1e-12)
+    np.testing.assert_allclose(longer.bias_error, 64 * once.bias_error, rtol=1e-12)
 
 
 def test_reference_must_be_unbiased(pair, key):

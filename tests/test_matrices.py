@@ -71,3 +71,10 @@ def test_no_call_is_so_large_that_threads_share_it(name):
     most = 1 if "inverse" in name or name == "hermitian" else (INLINE - 1) // 6**3
     assert found
     assert max(found) <= most
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_matrix_by_itself_needs_no_loop(name):
+    ours, _ = FUNCTIONS[name]
+    assert "scan" not in str(jax.make_jaxpr(ours)(jnp.zeros((6, 6))))
+    assert "scan" in str(jax.make_jaxpr(jax.vmap(ours))(jnp.zeros((5000, 6, 6))))

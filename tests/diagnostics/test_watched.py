@@ -7,7 +7,10 @@ import numpyro.distributions as dist
 import pytest
 
 from quietgrad import Diagnostics, Target
+from quietgrad.diagnostics.chains import Chains
 from quietgrad.diagnostics.draws import Draws
+from quietgrad.diagnostics.evidence import _shapes as shapes
+from quietgrad.diagnostics.metric import Metric
 from quietgrad.diagnostics.watched import Watched
 
 TARGET = Target.from_logdensity(lambda z: -0.5 * jnp.sum(z**2), dim=4)
@@ -39,6 +42,51 @@ def test_a_selection_is_half_of_coupled_ones_and_half_at_random():
     assert spread[2] == 5
     assert spread[seen.coordinates[1]] == 6
     assert np.count_nonzero(spread == -1) == 2
+
+
+def test_a_selection_of_few_coordinates_begins_with_the_coupled_ones_too():
+    """However many there may be where shapes are looked for."""
+    seen = watching(shape_coordinates=5, most_coordinates=3)
+    assert seen.coordinates[0] == 2
+    assert sorted(seen.coupled) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("among", [2, 3, 4, 5])
+@pytest.mark.parametrize("most", [2, 3, 4])
+def test_shapes_have_the_numbers_of_their_coordinates(among, most):
+    """Coordinate 2 drives the scales of all others, of which some are looked at; correlations are told
+    where all are."""
+    seen = watching(shape_coordinates=among, most_coordinates=most)
+    z = np.random.default_rng(1).standard_normal((30, 40, 4))
+    z[..., [0, 1, 3]] *= np.exp(z[..., 2:3])
+    z = z[..., seen.coordinates] if seen.selected else z
+    correlation = np.eye(4)
+    correlation[1, 3] = correlation[3, 1] = 0.99
+    metric = Metric(np.zeros(4), np.linalg.cholesky(correlation))
+    found = shapes(
+        seen,
+        Chains(z[0], z, z[..., 0], 0.9),
+        metric,
+        Diagnostics(shape_coordinates=among, most_coordinates=most),
+    )
+    looked_at = (seen.coordinates if seen.selected else seen.coupled)[:among]
+    assert found.funnel == (2, sorted(set(looked_at.tolist()) - {2}))
+    if looked_at.size < 4 or seen.selected:
+        assert found.straight is None
+    else:
+        assert found.straight is not None
+        assert sorted(found.straight[:2]) == [1, 3]
+
+
+@pytest.mark.parametrize("dense", [False, True])
+def test_the_scales_of_some_coordinates_are_theirs(dense):
+    rng, chosen = np.random.default_rng(2), np.array([2, 0])
+    root = np.tril(rng.normal(size=(4, 4))) + 2 * np.eye(4)
+    center, std = 5 + rng.normal(size=4), np.sqrt(np.sum(root**2, axis=1))
+    metric, z = Metric(center, root if dense else std), rng.normal(size=(3, 4))
+    some = metric.some(chosen)
+    np.testing.assert_allclose(some.whiten(z[:, chosen]), ((z - center) / std)[:, chosen], rtol=1e-12)
+    np.testing.assert_allclose(some.std, std[chosen], rtol=1e-12)
 
 
 def test_coordinates_that_are_few_are_all_watched():

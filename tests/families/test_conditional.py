@@ -245,6 +245,15 @@ def test_hierarchies_on_the_host_are_those_on_the_device(kind, flow):
     assert np.allclose(q.host_inverse(host_z), e, atol=1e-6)
 
 
+def test_locals_that_follow_linearly_are_carried_on_the_host_as_on_the_device():
+    q = away(Hierarchical.init(GROUPS + 2, key=jr.key(1), structure=structure()))
+    e = np.random.default_rng(5).normal(size=(40, q.base_dim))
+    z, log_q = carried(q, jnp.asarray(e))
+    assert np.allclose(q.host_transport(e), z, atol=1e-9)
+    assert np.allclose(q.host_log_prob(e), log_q, atol=1e-9)
+    assert np.allclose(q.host_inverse(np.asarray(z)), e, atol=1e-9)
+
+
 @pytest.mark.turns(2)
 @pytest.mark.parametrize("kind", ["arrowhead", "chain"])
 @pytest.mark.parametrize("flow", [False, True])

@@ -8,7 +8,7 @@ from oracles import assert_same
 from subjects import family
 
 from quietgrad import families
-from quietgrad.families import LowRank, MeanField
+from quietgrad.families import LowRank, MeanField, Mixture
 from quietgrad.families.bases import StudentT
 from quietgrad.families.low_rank import FACTOR_LOSS
 
@@ -64,6 +64,21 @@ def test_low_rank_starts_close_to_the_diagonal_and_off_zero(key):
     assert np.all(start.factor != 0)
     # 5 factors of 5 % of the scale: relative variances of 1 + 0.0025 chi^2_5, above 1.1 with 1e-7.
     assert np.all(start.variance() / solution.variance() < 1.1)
+
+
+@pytest.mark.parametrize("other", ["mean-field", "low-rank", "full-rank"])
+def test_a_mixture_starts_as_the_gaussian_over_and_over(other, key):
+    """Components of one weight and of its covariance, whose means are around its own."""
+    solution = family(other, DIM)
+    start = family("mixture", DIM).start_from(solution, key=key)
+    assert isinstance(start, Mixture)
+    assert isinstance(solution, families.HasMoments)
+    np.testing.assert_allclose(start.weights(), 1 / start.count)
+    np.testing.assert_allclose(np.mean(start.loc, axis=0), solution.mean(), atol=1e-9)
+    assert np.ptp(start.loc, axis=0).min() > 0
+    covariance = solution.covariance_matmul(jnp.eye(DIM))
+    for root in start.scales():
+        np.testing.assert_allclose(root @ root.T, covariance, rtol=1e-9, atol=1e-9)
 
 
 def test_another_base_or_dimension_is_not_contained(key):

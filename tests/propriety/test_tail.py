@@ -6,6 +6,8 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro
+import numpyro.distributions as dist
 import pytest
 from looking import probe_of
 
@@ -273,3 +275,18 @@ def test_a_parallel_ray_begins_no_lower_than_the_posterior_is(steep):
     found = slow_tails(probe, np.zeros(2), np.ones(2), np.eye(2)[1:])
     assert len(found) == 2
     assert all(tail.improper for _, tail in found)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_variables_are_resolved_as_far_as_they_change_on_either_side(sign):
+    """A normal one changes to the end, the exponential of a scale until it is zero or infinite."""
+    t = np.geomspace(0.5, 1e6, 40)
+
+    def resolved(prior):
+        target = qg.Target.from_numpyro(lambda: numpyro.sample("x", prior))
+        return probe_of(target, np.float64).resolved(sign * t[:, None])
+
+    assert np.all(resolved(dist.Normal(0.0, 1.0)))
+    with np.errstate(over="ignore", under="ignore"):
+        before_the_last = np.exp(sign * t[:-1]) != np.exp(sign * t[1:])
+    np.testing.assert_array_equal(resolved(dist.HalfNormal(1.0))[:-1], before_the_last)

@@ -17,6 +17,7 @@ from quietgrad._numerics.lbfgs import CurvatureMemory, LbfgsState, iterate, mini
 from quietgrad._numerics.sobol import MOST_DIMENSIONS, sobol_digits
 from quietgrad.evaluation import points as host_points
 from quietgrad.evaluation.points import AT_ONCE, Points, equal_magnitude_pairs, sobol_pairs
+from quietgrad.families.factor_analysis import _loss as factors_loss
 from quietgrad.families.factor_analysis import best_factors
 from quietgrad.solvers.fixed_draws import FixedElbo
 
@@ -278,6 +279,23 @@ def test_the_best_factors_are_found_for_a_covariance_that_has_them():
         found = best_factors(precision, *found)
     # Each call ends when an iteration gains less than a thousandth of a nat.
     assert best - 0.02 < objective(precision, *found) <= best + 1e-9
+
+
+def test_the_slope_for_factors_is_that_of_the_objective():
+    """By automatic derivatives of the dense formula, away from unit scales."""
+    rng = np.random.default_rng(2)
+    root = rng.normal(size=(5, 5))
+    precision, x = root @ root.T + np.eye(5), 0.5 * rng.normal(size=15)
+
+    def dense(x):
+        factor = x[5:].reshape(2, 5)
+        covariance = jnp.diag(jnp.exp(2 * x[:5])) + factor.T @ factor
+        return 0.5 * (jnp.sum(precision * covariance) - jnp.linalg.slogdet(covariance)[1])
+
+    expected = jax.jit(jax.value_and_grad(dense))(jnp.asarray(x))
+    value, slope = factors_loss(precision, x, 5, 2)
+    np.testing.assert_allclose(value, expected[0], rtol=1e-9)
+    np.testing.assert_allclose(slope, expected[1], rtol=1e-9, atol=1e-9)
 
 
 def test_factors_do_not_depend_on_units():

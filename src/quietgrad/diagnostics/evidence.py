@@ -223,12 +223,13 @@ def _from_chains(
 
 def _shapes(watched: Watched, main: Chains, metric: Metric, settings: Diagnostics) -> Shapes:
     """Shapes among all coordinates, or among those most strongly coupled."""
-    states = main.late().reshape(-1, watched.dim)
-    if watched.whole <= settings.shape_coordinates:
+    states, most = main.late().reshape(-1, watched.dim), settings.shape_coordinates
+    if watched.whole <= most and not watched.selected:
         return shapes_of(states, metric, settings)
-    first = watched.coupled[: settings.shape_coordinates]
-    places = first if not watched.selected else np.arange(min(first.size, watched.dim))
-    return shapes_of(states[:, places], metric.some(first[: places.size]), settings).at(first)
+    # States hold all coordinates in their order, or those of a selection in its own.
+    first = watched.coordinates[:most] if watched.selected else watched.coupled[:most]
+    places = np.arange(first.size) if watched.selected else first
+    return shapes_of(states[:, places], metric.some(first), settings).at(first)
 
 
 def axes_of(

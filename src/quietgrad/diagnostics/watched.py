@@ -45,9 +45,8 @@ class Watched:
         self._target, self._dtype = target, dtype
         z = draws.z
         self.whole = z.shape[1]
-        self.coupled = (
-            coupled(draws) if self.whole > settings.shape_coordinates else np.arange(self.whole)
-        )
+        few = self.whole <= min(settings.shape_coordinates, settings.most_coordinates)
+        self.coupled = np.arange(self.whole) if few else coupled(draws)
         self.coordinates = np.arange(self.whole)
         if self.whole > settings.most_coordinates:
             half = settings.most_coordinates // 2

@@ -37,6 +37,17 @@ def test_panels(noise, most):
     assert axes[0].get_xlim() == (0.0, CLOCK["total"])
 
 
+def test_labels_of_an_axis_say_whole_values():
+    """Not what is left of them after a number that is written in a corner."""
+    history = HISTORY | {"elbo": np.asarray([-54325.0, -54322.5, -54321.5, -54321.0])}
+    figure = plots.fit_figure("", curve_of(history, CLOCK), None, {}, None, most=0)
+    assert drawn(figure)
+    axis = figure.get_axes()[0].yaxis
+    labels = [label.get_text().replace("\N{MINUS SIGN}", "-") for label in axis.get_ticklabels()]
+    np.testing.assert_allclose([float(label) for label in labels], axis.get_ticklocs())
+    assert axis.get_offset_text().get_text() == ""
+
+
 def area(patches):
     """Of outlines that close on themselves, one after the other."""
     corners = [patch.get_patch_transform().transform(patch.get_path().vertices) for patch in patches]

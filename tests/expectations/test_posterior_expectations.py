@@ -72,6 +72,32 @@ def test_fits_are_those_of_stein_weights(order):
     np.testing.assert_allclose(np.mean(left, axis=0), np.asarray(w) @ values, rtol=1e-9)
 
 
+def literally_fitted(columns, values, groups, penalty):
+    """For each group: a ridge regression with an intercept on all other draws, taken off the group's."""
+    left = np.empty_like(values)
+    for group in groups:
+        others = np.delete(np.arange(len(columns)), group)
+        c, phi = columns[others], values[others]
+        scale = np.sum(c**2) / len(c)
+        c, phi = c - np.mean(c, axis=0), phi - np.mean(phi, axis=0)
+        gram = c.T @ c + penalty * scale * np.eye(c.shape[1])
+        left[group] = values[group] - columns[group] @ (np.linalg.pinv(gram, hermitian=True) @ c.T @ phi)
+    return left
+
+
+@pytest.mark.parametrize("penalty", [0.0, 0.1])
+@pytest.mark.parametrize("names", ["a", "ab", "aab", "aaab"])
+def test_fits_are_those_of_ridge_regressions_one_by_one(names, penalty):
+    """Of a single column, of several, and of columns that are given more than once."""
+    rng = np.random.default_rng(2)
+    series = {name: rng.normal(size=60) for name in "ab"}
+    columns = np.column_stack([series[name] for name in names])
+    values = np.column_stack([np.exp(series["a"]), series["b"] ** 3 + rng.normal(size=60)])
+    groups = [slice(0, 20), slice(20, 40), slice(40, 60)]
+    (left,) = cross_fitted(columns, values, groups, [penalty])
+    np.testing.assert_allclose(left, literally_fitted(columns, values, groups, penalty), atol=1e-9)
+
+
 @pytest.mark.parametrize("chains", [1, 4])
 def test_a_gaussian_is_known_all_but_exactly(chains):
     """From draws that are not even of it: the plain mean is off, and its error does not say so."""

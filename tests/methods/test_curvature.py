@@ -29,3 +29,18 @@ def test_a_mode_far_narrower_between_walls_than_its_curvature_says_is_begun_at(h
         run, is_mode = begun
         assert is_mode
         assert np.isfinite(run.best.terms.elbo)
+
+
+def test_newton_steps_go_on_for_longer_where_a_smaller_gain_is_worth_it():
+    """The fewest where nothing could be; the number is then that of full steps and one more."""
+    target = qg.Target.from_logdensity(
+        lambda z: jnp.sum(-jnp.exp(z) + 0.5 * z) - 0.5 * jnp.sum((z - jnp.mean(z)) ** 2), dim=2
+    )
+    q, curvature = qg.FullRank(jnp.array([3.0, -4.0]), jnp.zeros(3)), Curvature()
+    taken = []
+    for gain in (1e-5, 1e6):
+        session = Recorder(Problem(target, q), key=jr.key(0))
+        session.use_points(Points(target, q.dtype))
+        run = curvature.steps_from(session, session.evaluate(q, 0), gain)
+        taken.append(run.state.taken)
+    assert taken[0] > taken[1] == curvature.newton.full_steps + 1

@@ -6,16 +6,25 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
+import scipy.special
 from jax.scipy.special import logsumexp
 
 import quietgrad as qg
-from quietgrad.diagnostics.draws import draw
+from quietgrad.diagnostics.draws import Draws, draw
 from quietgrad.diagnostics.local_mass import Local
 from quietgrad.diagnostics.psis import smooth
 from quietgrad.evaluation.points import Points
 from quietgrad.families import Components, FullRank, Mixture
-from quietgrad.methods.mixture_starts import at_parts, pooled, triangular, widened
+from quietgrad.methods.mixture_starts import (
+    at_modes,
+    at_parts,
+    pooled,
+    triangular,
+    weighted,
+    widened,
+)
 from quietgrad.methods.rungs import CurvedRung, FlowRung, FullRankRung
+from quietgrad.solvers import ModeSearch
 
 
 def mixture(weights, means, covariances):
@@ -53,6 +62,52 @@ def test_modes_that_are_close_do_not_become_one():
     result = qg.fit(target, "auto", key=jr.key(1))
     assert isinstance(result.q, Mixture)
     assert near_zero(result, 0.005)
+
+
+def test_modes_that_mirror_each_other_are_all_found_and_weighted_by_their_mass():
+    """At the mean of a part, whose covariance is the part's; a Gaussian alone has a weight of one."""
+    means = np.array([[4.0, 3.0], [-4.0, -3.0], [4.0, -3.0]])
+    roots = [np.diag([0.5, 1.0]), np.eye(2), np.array([[0.6, 0.0], [0.3, 0.5]])]
+    covariances = np.stack([root @ root.T for root in roots])
+    target = mixture([0.5, 0.3, 0.2], means, covariances)
+    points, rng = Points(target, np.dtype(float)), np.random.default_rng(0)
+    drawn = draw(FullRank(jnp.zeros(2), jnp.zeros(3)), points, rng, 256)
+    parts = at_modes(ModeSearch(), points, drawn, rng, lambda: None, climbs=48, trials=40, most=6)
+    assert len(parts) == 3
+    for most in (1, 3):
+        found = weighted(points, parts[:most], rng)
+        assert found is not None
+        order = [int(np.argmin(np.sum((means - loc) ** 2, axis=1))) for loc in found.loc]
+        assert len({*order}) == most
+        shares = np.array([0.5, 0.3, 0.2])[order]
+        # The parts are five sds or more apart, where another has exp(-12) of the density.
+        np.testing.assert_allclose(np.exp(found.log_weights), shares / np.sum(shares), rtol=1e-3)
+        np.testing.assert_allclose(found.loc, means[order], atol=1e-2)
+        spread = np.einsum("kij,klj->kil", found.root, found.root)
+        np.testing.assert_allclose(spread, covariances[order], atol=1e-2)
+
+
+def test_doubled_parts_fit_draws_better_than_what_they_were_drawn_from():
+    """The maximum of the likelihood is above the truth; two parts of which each is wide and narrow."""
+    rng, count = np.random.default_rng(0), 100
+    loc = np.array([[0.0, -6.0], [0.0, -6.0], [0.0, 6.0], [0.0, 6.0]])
+    std = np.array([[3.0, 1.0], [0.5, 1.0], [3.0, 1.0], [0.5, 1.0]])
+    e = rng.normal(size=(4 * count, 2))
+    z = np.repeat(loc, count, axis=0) + np.repeat(std, count, axis=0) * e
+
+    def log_density(parts):
+        gap = z[:, None] - parts.loc
+        x = np.einsum("kij,nkj->nki", np.linalg.inv(parts.root), gap)
+        log_det = np.linalg.slogdet(parts.root)[1]
+        return scipy.special.logsumexp(parts.log_weights - log_det - 0.5 * np.sum(x**2, axis=2), axis=1)
+
+    truth = Components(np.log(np.full(4, 0.25)), loc, np.stack([np.diag(each) for each in std]))
+    half = Components(np.log([0.5, 0.5]), loc[::2], np.stack([np.eye(2)] * 2))
+    values = log_density(truth)
+    drawn = Draws(e, z, values, values, np.zeros_like(z), 1)
+    found = at_parts(drawn, 4, rng, half)
+    assert np.mean(log_density(found)) > np.mean(values)
+    assert np.sum(np.exp(found.log_weights)) == pytest.approx(1)
 
 
 @pytest.mark.slow

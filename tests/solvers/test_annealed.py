@@ -80,6 +80,22 @@ def test_a_round_that_did_not_lose_is_followed_by_one_twice_as_long(begun):
         assert on.state.rate == min(2 * first.state.rate, start.q.advice.most_anneal_rate)
 
 
+def test_rounds_that_gain_double_the_rate_as_far_as_is_allowed(begun):
+    """From a start of unknown quality: from the rate near an answer to that far from any."""
+    session, start = begun
+    unknown = Annealed(near=True, far=True, length=1, by_clock=False)
+    advice, state = start.q.advice, unknown.init(session, start)
+    rates = [state.rate]
+    for nats in (None, 1.0, 1.0, 1.0, 1.0, 1.0):
+        feedback = None if nats is None else feedback_of(start, nats)
+        state = unknown.step(session, state, feedback).state
+        rates.append(state.rate)
+    # The first step has no feedback yet. At least one doubling is far from the limit.
+    near, far = advice.near_rate, advice.explore_rate
+    assert 2 * near < far / 1.5
+    np.testing.assert_allclose(rates[1:], np.minimum(near * 2.0 ** np.arange(6), far), rtol=1e-12)
+
+
 def test_all_rounds_together_have_the_most_steps(begun):
     session, start = begun
     few = dataclasses.replace(SOLVER, most_steps=13)

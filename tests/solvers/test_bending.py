@@ -7,8 +7,10 @@ import pytest
 from sessions import session_of
 
 import quietgrad as qg
+from quietgrad.evaluation.elbo_terms import Difference
 from quietgrad.families import Curved
 from quietgrad.methods.rungs import CurvedRung, FlowRung, FullRankRung
+from quietgrad.solvers import Feedback
 from quietgrad.solvers.bending import Bending
 
 LOG_2PI = np.log(2 * np.pi)
@@ -94,6 +96,24 @@ def test_draws_without_a_density_do_not_move_the_bend():
     for member in solver.step(session, solver.init(session, session.candidate(q, 0)), None).members:
         np.testing.assert_array_equal(member.bend.own, q.bend.own)
         np.testing.assert_array_equal(member.bend.pairs, q.bend.pairs)
+
+
+def test_a_round_that_clearly_lost_is_taken_back_at_half_the_rate():
+    """The first move of a round has the length of its rate, whatever the gradient: see above."""
+    target = qg.Target.from_logdensity(banana, dim=2)
+    q = Curved.init(2, key=jr.key(0))
+    session, solver = session_of(target, q), Bending(length=2)
+    start = session.evaluate(q, 0)
+    state = solver.step(session, solver.init(session, start), None).state
+    for nats in (1.0, -1.0):
+        feedback = Feedback(start, start, Difference(nats, 0.01), (start,))
+        # One pass of as many steps as before, so that both rounds compare.
+        after = solver.step(session, state._replace(rounds=0), feedback).state
+        lost = nats < 0
+        assert after.rate == (state.rate / 2 if lost else state.rate)
+        begun = np.zeros_like(state.bend.own) if lost else state.bend.own
+        moves = np.abs(after.bend.own - begun)
+        np.testing.assert_allclose(moves, 0.5 * after.rate, rtol=1e-3)
 
 
 def test_no_program_is_compiled_for_it():

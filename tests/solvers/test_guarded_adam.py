@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+import pytest
 
 from quietgrad.solvers.guarded_adam import guarded_adam as make_rule
 
@@ -14,13 +15,15 @@ def guarded_adam(rate: float) -> Any:
     return make_rule(rate)
 
 
-def test_guarded_adam_is_adam_on_well_behaved_gradients():
+@pytest.mark.parametrize("size", [1.0, 1e-8])
+def test_guarded_adam_is_adam_on_well_behaved_gradients(size):
+    """Those near an optimum too, which are so small that Adam steps less far."""
     params = {"a": jnp.array([1.0, -2.0]), "b": jnp.array(0.5)}
     ours, plain = guarded_adam(0.05), optax.adam(0.05)
     ours_state, plain_state = ours.init(params), plain.init(params)
     ours_params = plain_params = params
     for t in range(15):
-        grad = jax.tree.map(lambda x, t=t: jnp.sin(x + t), ours_params)
+        grad = jax.tree.map(lambda x, t=t: size * jnp.sin(x + t), ours_params)
         update, ours_state = ours.update(grad, ours_state)
         ours_params = optax.apply_updates(ours_params, update)
         update, plain_state = plain.update(grad, plain_state)

@@ -37,6 +37,18 @@ def test_blocks_are_read_from_their_products(kind, b, n):
             assert np.allclose(np.asarray(found.below)[:, :, i], tie, atol=1e-14)
 
 
+@pytest.mark.parametrize("b", [1, 3])
+def test_blocks_are_symmetric_though_others_meet_that_should_not(b):
+    """What is not zero between blocks is added to them: the symmetric part of the sum is the block."""
+    structure, number, matrix = locals_of("arrowhead", b, 4)
+    matrix = np.random.default_rng(b).normal(size=matrix.shape)
+    matrix = matrix + matrix.T
+    found = blocks_of_hessian(lambda v: jnp.asarray(matrix) @ v, structure, np.dtype(float)).diagonal
+    for i in range(4):
+        whole = sum(matrix[np.ix_(number[i], number[j])] for j in range(4))
+        np.testing.assert_allclose(found[:, :, i], 0.5 * (whole + whole.T), atol=1e-13)
+
+
 @pytest.mark.parametrize(("kind", "b", "n"), SHAPES)
 def test_a_trace_is_a_sum_over_the_probes(kind, b, n):
     """Of S H for any other H: the entries of S between blocks that do not meet are not asked for."""

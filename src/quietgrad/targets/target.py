@@ -114,11 +114,9 @@ class Target(eqx.Module):
         """The functions as they are now, checked at points of length `dim`."""
         seen = self.on_rows(np.arange(min(2, self.rows))) if self.on_disk else self
         point = self._shapes(dim)
-        alone = self.log_likelihood is None
-        name = "the log density" if alone else "log_prior"
-        prior = traced_function(name, self.log_prior, (point,), dim, ())
-        if alone:
-            return prior, None
+        if self.log_likelihood is None:
+            return traced_function("the log density", self.log_prior, (point,), dim, ()), None
+        prior = traced_function("log_prior", self.log_prior, (point,), dim, ())
         args = point, jax.eval_shape(lambda: seen.data)
         return prior, traced_function("log_likelihood", self.log_likelihood, args, dim, (seen.rows,))
 

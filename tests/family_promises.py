@@ -25,6 +25,7 @@ from quietgrad.families import (
     AbstractFamily,
     EstimatesDensity,
     HasEntropy,
+    HasHostDensity,
     HasMoments,
     HasPathMetric,
     Invertible,
@@ -142,6 +143,14 @@ def log_prob_of_the_draw_is_that_of_the_point(case: Case) -> None:
     facts = facts_of(case)
     log_prob = facts["log_prob_and_slope"][0]
     assert_same(log_prob, facts["with_log_prob"][1], operations=operations(case))
+
+
+@promise(needs=HasHostDensity)
+def log_prob_at_points_is_the_same_on_the_host(case: Case) -> None:
+    facts, q = facts_of(case), family(*case)
+    assert isinstance(q, HasHostDensity)
+    found = q.host_log_prob_at(np.asarray(facts["z"]))
+    assert_same(found, facts["log_prob_and_slope"][0], operations=operations(case))
 
 
 @promise(exact=True)

@@ -243,6 +243,7 @@ def test_hierarchies_on_the_host_are_those_on_the_device(kind, flow):
     assert np.allclose(host_z, z, atol=1e-6)
     assert np.allclose(host_log_q, log_q, atol=1e-6)
     assert np.allclose(q.host_inverse(host_z), e, atol=1e-6)
+    assert np.allclose(q.host_log_prob_at(host_z), log_q, atol=1e-6)
 
 
 def test_locals_that_follow_linearly_are_carried_on_the_host_as_on_the_device():

@@ -35,6 +35,7 @@ def test_the_host_s_map_is_the_layer_s(order):
     found = host.at(u)
     np.testing.assert_allclose(found.image, v, atol=1e-12)
     np.testing.assert_allclose(found.log_det, log_det, atol=1e-12)
+    np.testing.assert_allclose(host.inverse(found.image), u, atol=1e-9)
 
 
 @pytest.mark.turns(2)
@@ -122,6 +123,7 @@ def test_a_member_on_the_host_and_in_jax(dtype):
     np.testing.assert_allclose(ours, z, atol=tolerance)
     np.testing.assert_allclose(ours_log_q, log_q, atol=tolerance)
     np.testing.assert_allclose(q.log_prob(z), log_q, atol=20 * tolerance)
+    np.testing.assert_allclose(q.host_log_prob_at(ours), ours_log_q, atol=20 * tolerance)
 
 
 def test_it_starts_as_the_gaussian_that_it_is_given(key):

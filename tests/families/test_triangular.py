@@ -56,7 +56,10 @@ def test_points_are_carried_back():
     q = a_member(4, 2)
     e = np.asarray(jr.normal(jr.key(0), (6, 4)), float)
     own = q.on_host()
-    np.testing.assert_allclose(own.inverse(own.carried(e).z), e, atol=1e-8)
+    at = own.carried(e)
+    np.testing.assert_allclose(own.inverse(at.z), e, atol=1e-8)
+    found = q.host_log_prob_at(at.z)
+    np.testing.assert_allclose(found, q.log_prob(jnp.asarray(at.z)), atol=1e-7)
 
 
 def test_tails_of_their_own_kinds():

@@ -12,7 +12,7 @@ from .._numerics.lapack import over_points
 from .._util.compiling import program
 from .._util.device import on_device
 from ..evaluation.points import Points, sobol_pairs
-from ..families import AbstractFamily, OnHost
+from ..families import AbstractFamily, HasHostDensity, OnHost
 from .budget import Budget
 from .settings import DEFAULT, Diagnostics
 
@@ -111,7 +111,9 @@ def carry(
 
 
 def log_prob_at(q: AbstractFamily, z: Float[np.ndarray, "points dim"]) -> Float[np.ndarray, " points"]:
-    """log q at given points, by a program for blocks of one size."""
+    """log q at given points: in NumPy, or by a program for blocks of one size."""
+    if isinstance(q, HasHostDensity):
+        return q.host_log_prob_at(z)
     blocks = []
     for first in range(0, len(z), AT_ONCE):
         block = z[first : first + AT_ONCE]

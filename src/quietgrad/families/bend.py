@@ -115,6 +115,17 @@ class HostBend(NamedTuple):
         log_det = np.sum(log_scale + np.log(np.cosh(inner)) + b - np.log(root), axis=1)
         return Bent(self, u, v, log_det, inner, np.exp(log_scale) * np.cosh(inner), wide, root, free)
 
+    def inverse(self, v: Float[np.ndarray, "draws dim"]) -> Float[np.ndarray, "draws dim"]:
+        """u of images, coordinate after coordinate; both in the coordinates' own order."""
+        (t, r, a, b), (tilt, turn, square) = self.own, self.matrices()
+        v, u = v[:, self.order], np.empty_like(v)
+        for i in range(len(self.order)):
+            known = u[:, :i]
+            rest = v[:, i] - t[i] - known @ turn[i, :i] - (known**2 - 1) @ square[i, :i]
+            s = rest * np.exp(-np.clip(r[i] + known @ tilt[i, :i], -MOST, MOST))
+            u[:, i] = np.sinh(np.arcsinh(s) * np.exp(-b[i]) - a[i])
+        return u[:, np.argsort(self.order)]
+
 
 class Bent(NamedTuple):
     """Draws u and their images v, both in the map's order, and what derivatives are made of.

@@ -15,14 +15,14 @@ from jaxtyping import Array, Float, Key
 from .._util.checks import whole
 from .bases import AbstractBase, Normal
 from .bend import Bend, HostBend
-from .family import AbstractFamily, OnHost
+from .family import AbstractFamily, HasHostDensity
 from .flow import AbstractFlow, AbstractLayer
 from .full_rank import FullRank, pack_triangle
 from .mean_field import MeanField
 from .whitened_flow import Whitening
 
 
-class Curved(AbstractFlow, OnHost):
+class Curved(AbstractFlow, HasHostDensity):
     """A bend in the coordinates of a Gaussian; at first one that moves nothing."""
 
     layers: tuple[AbstractLayer, ...]
@@ -84,3 +84,7 @@ class Curved(AbstractFlow, OnHost):
         # The Gaussian's log density at a draw is that of the base minus log det C.
         log_q = gaussian.host_log_prob(e) - bent.log_det
         return gaussian.host_transport(bent.image), log_q
+
+    def host_log_prob_at(self, z: Float[np.ndarray, "points dim"]) -> Float[np.ndarray, " points"]:
+        """That of the draws which lead there."""
+        return self.host_log_prob(HostBend.of(self.bend).inverse(self.gaussian.host_inverse(z)))

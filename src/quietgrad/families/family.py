@@ -225,6 +225,14 @@ class OnHost(eqx.Module):
         return self.host_transport(e), self.host_log_prob(e)
 
 
+class HasHostDensity(OnHost):
+    """A family whose density at any point is known in NumPy, too."""
+
+    @abc.abstractmethod
+    def host_log_prob_at(self, z: Float[np.ndarray, "points dim"]) -> Float[np.ndarray, " points"]:
+        """`log_prob` of many points."""
+
+
 @runtime_checkable
 class HostMap(Protocol):
     """A map z(u) in NumPy that can be inverted and differentiated."""

@@ -5,10 +5,10 @@ import abc
 import numpy as np
 from jaxtyping import Float
 
-from .family import AbstractFamily, HasPathMetric, OnHost
+from .family import AbstractFamily, HasHostDensity, HasPathMetric
 
 
-class FitsQuadratic(AbstractFamily, HasPathMetric, OnHost):
+class FitsQuadratic(AbstractFamily, HasPathMetric, HasHostDensity):
     """A location-scale family whose best member for a quadratic log density is known, on the host.
 
     NumPy in double precision: a fit by curvature calls these a few dozen times, and its linear algebra

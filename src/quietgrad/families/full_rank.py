@@ -180,6 +180,10 @@ class FullRank(FitsQuadratic, HasEntropy, Invertible):
         """C^-1 (z - mu)."""
         return np.linalg.solve(self._host_scale(), (z - np.asarray(self.loc, float)).T).T
 
+    def host_log_prob_at(self, z: Float[np.ndarray, "points dim"]) -> Float[np.ndarray, " points"]:
+        """That of C^-1 (z - mu)."""
+        return self.host_log_prob(self.host_inverse(z))
+
     def host_root(self) -> Float[np.ndarray, "dim dim"]:
         """C times the base's scale."""
         return np.sqrt(self.base.variance) * self._host_scale()

@@ -191,6 +191,11 @@ class LowRank(FitsQuadratic, HasEntropy, HasDiagonalScale):
         half_log_det = np.sum(log_std) + np.sum(np.log(np.diagonal(root)))
         return -0.5 * quadratic - half_log_det - self.dim * (self.base.entropy - 0.5)
 
+    def host_log_prob_at(self, z: Float[np.ndarray, "points dim"]) -> Float[np.ndarray, " points"]:
+        """The form above has the density of mu + sigma * e_d + F e_f for any e_f, so for e_f = 0."""
+        own = (z - np.asarray(self.loc, float)) * np.exp(-np.asarray(self.log_std, float))
+        return self.host_log_prob(np.concatenate([own, np.zeros((len(z), self.rank))], axis=1))
+
     def host_covariance(self) -> Float[np.ndarray, "dim dim"]:
         """sigma^2 + F F'."""
         factor = np.asarray(self.factor, float)

@@ -137,6 +137,11 @@ class MeanField(FitsQuadratic, HasEntropy, HasDiagonalScale, Invertible):
         """sum log q_0(e_i) - log sigma_i."""
         return np.sum(self.base.host_log_prob(e), axis=1) - np.sum(np.asarray(self.log_std, float))
 
+    def host_log_prob_at(self, z: Float[np.ndarray, "points dim"]) -> Float[np.ndarray, " points"]:
+        """That of (z - mu) / sigma."""
+        std = np.exp(np.asarray(self.log_std, float))
+        return self.host_log_prob((z - np.asarray(self.loc, float)) / std)
+
     def host_covariance(self) -> Float[np.ndarray, "dim dim"]:
         """diag(sigma^2) times the base's variance."""
         return np.diag(self.base.variance * np.exp(2 * np.asarray(self.log_std, float)))

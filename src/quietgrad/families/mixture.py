@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
+import scipy.linalg
 import scipy.special
 from jax.scipy.linalg import solve_triangular
 from jax.scipy.special import logsumexp, ndtr, ndtri
@@ -23,7 +24,7 @@ from jaxtyping import Array, Float, Key
 from .._util.checks import whole
 from .._util.device import on_device
 from .bases import AbstractBase, Normal
-from .family import AbstractFamily, Advice, Invertible, OnHost
+from .family import AbstractFamily, Advice, HasHostDensity, Invertible
 from .full_rank import FullRank, host_pack, host_unpack, pack_triangle, unpack_triangle
 from .low_rank import LowRank
 from .mean_field import MeanField
@@ -44,7 +45,7 @@ class Components(NamedTuple):
     root: Float[np.ndarray, "k dim dim"]
 
 
-class Mixture(AbstractFamily, Invertible, OnHost):
+class Mixture(AbstractFamily, Invertible, HasHostDensity):
     """Components with means `loc`, triangles as in `FullRank`, and weights softmax(`logits`)."""
 
     logits: Float[Array, " k"]
@@ -214,6 +215,16 @@ class Mixture(AbstractFamily, Invertible, OnHost):
     ) -> tuple[Float[np.ndarray, "draws dim"], Float[np.ndarray, " draws"]]:
         """Both."""
         return self._host_carry(e)
+
+    def host_log_prob_at(self, z: Float[np.ndarray, "points dim"]) -> Float[np.ndarray, " points"]:
+        """One component after the other."""
+        log_weights, loc, root = self.host_components()
+        joint = np.empty((len(z), len(loc)))
+        for k, triangle in enumerate(root):
+            x = scipy.linalg.solve_triangular(triangle, (z - loc[k]).T, lower=True)
+            log_det = np.sum(np.log(np.diagonal(triangle)))
+            joint[:, k] = log_weights[k] - 0.5 * np.sum(x**2, axis=0) - self.dim * HALF_LOG_2PI - log_det
+        return np.asarray(scipy.special.logsumexp(joint, axis=1))
 
     def _host_carry(
         self, e: Float[np.ndarray, "draws base"]

@@ -21,7 +21,7 @@ from jaxtyping import Array, Float, Int, Key
 from .._util.checks import whole
 from .._util.device import on_device
 from .bases import AbstractBase, Normal
-from .family import AbstractFamily, Invertible, OnHost
+from .family import AbstractFamily, HasHostDensity, Invertible
 from .full_rank import FullRank, host_unpack, pack_triangle
 from .host_triangular import MOST_LEAN, TRAINED, HostTriangular, below
 from .mean_field import MeanField
@@ -30,7 +30,7 @@ from .mean_field import MeanField
 FEATURES = 2
 
 
-class Triangular(AbstractFamily, Invertible, OnHost):
+class Triangular(AbstractFamily, Invertible, HasHostDensity):
     """Seen through `gaussian`, which gradients leave alone, its coordinates in `order`.
 
     5 dim + 2 dim (dim - 1) numbers. It begins as the Gaussian itself. Draws are made one coordinate
@@ -175,6 +175,10 @@ class Triangular(AbstractFamily, Invertible, OnHost):
     def host_inverse(self, z: Float[np.ndarray, "points dim"]) -> Float[np.ndarray, "points base"]:
         """`inverse` of many points."""
         return self.on_host().inverse(z)
+
+    def host_log_prob_at(self, z: Float[np.ndarray, "points dim"]) -> Float[np.ndarray, " points"]:
+        """By the inverse, whose draws are carried back for the volume."""
+        return self.host_log_prob(self.host_inverse(z))
 
     def on_host(self) -> HostTriangular:
         """The same map in double precision."""

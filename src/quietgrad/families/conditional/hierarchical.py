@@ -20,7 +20,7 @@ from ..._util.device import on_device
 from ...structure import Structure
 from ...targets import Target
 from ..bases import AbstractBase, Normal
-from ..family import AbstractFamily, Advice, Invertible, OnHost, ScalesFollow
+from ..family import AbstractFamily, Advice, HasHostDensity, Invertible, OnHost, ScalesFollow
 from ..full_rank import FullRank, pack_triangle
 from ..mean_field import MeanField
 from ..structured import AbstractStructured, Arrowhead, Chain
@@ -42,7 +42,7 @@ NEAR = 0.1
 FOLLOWED, WIDER = 128, 1.5
 
 
-class Hierarchical(AbstractFamily, ScalesFollow, OnHost):
+class Hierarchical(AbstractFamily, ScalesFollow, HasHostDensity):
     """`of_globals` is q(g), `of_locals` is q(z | g). Base draws are in the order of the coordinates.
 
     Transport, density and score take O(n) operations, and with nested locals some gradients of the
@@ -203,6 +203,20 @@ class Hierarchical(AbstractFamily, ScalesFollow, OnHost):
             e.append(HostLocals(nested, found).inverse(own[some]))
         return join(self.structure, q.host_inverse(g), np.concatenate(e))
 
+    def host_log_prob_at(self, z: Float[np.ndarray, "points dim"]) -> Float[np.ndarray, " points"]:
+        """Some points at a time, by the program that fits the globals."""
+        nested, q = self.of_locals, self.of_globals
+        if not (isinstance(nested, Nested) and isinstance(q, HasHostDensity)):
+            return np.asarray(_densities(self, on_device(z, self.dtype)), float)
+        g, own = split(self.structure, z)
+        log_prob, begun = q.host_log_prob_at(g), 0
+        for found in at_points(nested, g):
+            some = slice(begun, begun := begun + len(found.values))
+            locals = HostLocals(nested, found)
+            e = locals.inverse(own[some])
+            log_prob[some] += np.sum(self.base.host_log_prob(e), axis=(1, 2)) - locals.log_det(e)
+        return log_prob
+
     def following(self, rng: np.random.Generator) -> Following | None:
         """A map close to the transport that needs no solution for the locals; None if there is none.
 
@@ -246,3 +260,8 @@ def _carried(
 @program(level=SOONER)
 def _inverses(q: Hierarchical, z: Float[Array, "points dim"]) -> Float[Array, "points base"]:
     return over_points(q.inverse, z)
+
+
+@program(level=SOONER)
+def _densities(q: Hierarchical, z: Float[Array, "points dim"]) -> Float[Array, " points"]:
+    return over_points(q.log_prob, z)

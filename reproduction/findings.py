@@ -198,7 +198,7 @@ def judges(results: Results) -> Sentence:
         abs(gap.middle) for key, gap in gaps.items() if key[1] != "real-nvp" and "mini" not in key[0]
     ]
     told = listed(
-        f"{task} {family} {'QuadCV' if label == 'quadcv' else 'NoCV'} by {gap.middle:+.2f}"
+        f"{task} {FAMILIES[family]} {'QuadCV' if label == 'quadcv' else 'NoCV'} by {gap.middle:+.2f}"
         for (task, family, label), gap in clear.items()
     )
     fresh = [run for run in results.study.done if "fresh" in str(run.outcome.get("judge"))]
@@ -211,8 +211,10 @@ def judges(results: Results) -> Sentence:
         f"{'differs' if len(clear) == 1 else 'differ'} clearly{f' ({told})' if clear else ''}; with 90% "
         f"intervals chance alone makes {0.1 * len(gaps):.0f} of so many. With Gaussian families and "
         f"without mini-batches the two are {max(gauss):.2f} nats apart at most. Every difference in "
-        "the tables is between rows of one judge. The marks of *When they arrive* and the sentence on "
-        "the best rows of the networks have rows of both."
+        "the tables and sentences is between rows of one judge (`results.py` refuses others). Where "
+        "rows of both are compared, the best rows of the networks above all, it is by how far each ends "
+        "above plain gradients of its own judge. Only the marks of *When they arrive*, and the lines of "
+        "a figure, are of both."
     )
     return Sentence(signed(text), max(gauss) < 1 and len(clear) <= len(gaps) / 2, f"{gaps}")
 
@@ -223,7 +225,7 @@ def judged_twice(results: Results) -> dict[tuple[str, str, str], Interval]:
     for task, family in PLACES:
         for label in ("nocv", "quadcv"):
             group = plain(family)[0]
-            gap = results.gain(task, family, (group, label, 10), paper(label, 10))
+            gap = results.gain(task, family, (group, label, 10), paper(label, 10), across_judges=True)
             if gap is not None and gap.reps > 1:
                 found[task, family, label] = gap
     return found

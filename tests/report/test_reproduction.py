@@ -241,13 +241,62 @@ def test_what_is_compared_has_one_judge(statements):
     assert judge["grid"] != judge["others"]
     for task, family in others.PLACES:
         for label in others.ESTIMATORS:
-            runs = results.runs(task, family, others.paper(label, 10))
-            assert {run.outcome["judge"] for run in runs.values()} == judge["grid"]
+            for draws in (10, 50):
+                runs = results.runs(task, family, others.paper(label, draws))
+                assert {run.outcome["judge"] for run in runs.values()} == judge["grid"]
         again = results.runs(task, family, others.plain(family))
         assert {run.outcome["judge"] for run in again.values()} == judge["others"]
         for key in (results.quiet(task, family), ("main", "auto", None)):
             runs = results.runs(task, family, key)
             assert {run.outcome["judge"] for run in runs.values()} == judge["others"]
+
+
+def test_a_difference_between_rows_of_two_judges_is_refused(statements):
+    """So no table and no sentence has one: they are all made without an error."""
+    results, others = statements.read(), importlib.import_module("results")
+    place, quiet = ("redwine", "mean-field"), results.quiet("redwine", "mean-field")
+    with pytest.raises(ValueError, match="rows of two judges: main/redwine"):
+        results.gain(*place, quiet, others.paper("nocv", 10))
+    assert results.gain(*place, quiet, others.plain("mean-field")) is not None
+    # Each above plain gradients of its own judge.
+    ours, theirs = (results.above_plain(*place, key) for key in (quiet, others.paper("quadcv", 50)))
+    assert ours == results.gain(*place, quiet, others.plain("mean-field"))
+    key = others.paper("quadcv", 50)
+    assert theirs == results.gain(*place, key, others.paper("nocv", 10), reps=(0, 1, 2))
+
+
+def test_the_claims_are_judged_by_rows_of_one_judge(statements):
+    """Every row that a claim can ask for: the groups, labels and draws of the paper's chapter."""
+    results = statements.read()
+    chapter = importlib.import_module("quietgrad.report.chapter").import_package(FOLDER / "paper")
+    asked = [
+        run
+        for run in results.study.done
+        if run.cell.group == "ablation"
+        or (run.cell.group == "main" and run.cell.label in chapter.evidence.ESTIMATORS)
+    ]
+    assert len({run.outcome["judge"] for run in asked}) == 1
+    assert len(asked) > 300
+
+
+def test_a_broken_cell_makes_the_script_fail(statements, tmp_path, capsys):
+    """One cell of the ablation is lifted by five nats: a claim's verdict and a sentence change."""
+    folder = tmp_path / "reproduction"
+    shutil.copytree(FOLDER, folder, ignore=shutil.ignore_patterns("figures", "__pycache__", "implicit"))
+    assert statements.main([], here=folder) == 0, capsys.readouterr().out
+    store = Store(folder)
+    for record in store.read_all():
+        if (record.cell.group, record.cell.label, record.cell.rep) == (
+            "ablation",
+            "zvcv-gd 20 steps",
+            0,
+        ):
+            columns = {**record.columns, "elbo": record.column("elbo") + 5}
+            store.write(dataclasses.replace(record, columns=columns))
+    assert statements.main([], here=folder) == 1
+    told = capsys.readouterr().out
+    assert "does not have what the cells give: claims" in told
+    assert "does not have what the cells give: tally" in told
 
 
 def test_words_that_are_not_the_papers_are_found(statements):

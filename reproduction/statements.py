@@ -24,6 +24,8 @@ from verified import VERIFIED
 from quietgrad.study.claim import Verdict
 
 PAGE = HERE.parent / "docs" / "reproduction.md"
+# A further page with the paper's words.
+FUTURE = HERE.parent / "docs" / "future-work.md"
 
 
 def tally(results: Results) -> str:
@@ -79,8 +81,11 @@ def quotations(results: Results, page: str = "") -> list[str]:
     return list(dict.fromkeys([*(quote for quote, _ in GROUPS), *filter(None, parts), *shown]))
 
 
-def problems(results: Results, page: str, source: str | None = None) -> list[str]:
-    """What is wrong: statements that are not true any more, sentences that are not there."""
+def problems(results: Results, page: str, source: str | None = None, further: str = "") -> list[str]:
+    """What is wrong: statements that are not true any more, sentences that are not there.
+
+    And with the paper's `source`, what the page and a `further` one quote that is not in it.
+    """
     found = []
     for each in [*(one for _, group in GROUPS for one in group), *CHECKED.values()]:
         sentence = each(results)
@@ -98,7 +103,7 @@ def problems(results: Results, page: str, source: str | None = None) -> list[str
         known = plain(source)
         found += [
             f"not the paper's words: {quote}"
-            for quote in quotations(results, page)
+            for quote in quotations(results, page + further)
             if words(quote) not in known
         ]
     return found
@@ -114,7 +119,7 @@ def main(arguments: Sequence[str] | None = None, *, here: Path = HERE) -> int:
     from tables import stale
 
     results, page = read(here), PAGE.read_text(encoding="utf-8")
-    found = problems(results, page, source)
+    found = problems(results, page, source, FUTURE.read_text(encoding="utf-8"))
     found += [f"the page does not have what the cells give: {name}" for name in stale(page, results)]
     print("\n".join(found) or "every statement holds")
     return int(bool(found))

@@ -227,6 +227,21 @@ def test_the_first_sentence_counts_the_pairs_where_nothing_arrived(statements):
     assert raced + int(left) == len({(row.task, row.family) for row in main})
 
 
+def test_what_to_use_in_a_loop_of_ones_own_is_counted(statements):
+    """Of the rows that take steps: how often the first, among the pairs where one arrived."""
+    results = statements.read()
+    _, use = headlines(results.study, results.rows, "")
+    ((names, won, raced),) = re.findall(r"sizes, (.+) (?:was|were each) the .* (\d+) of (\d+)", use)
+    arrived = {
+        (row.task, row.family)
+        for row in results.rows
+        if row.group == "main" and row.method == "sgd" and row.seconds_to_target is not None
+    }
+    assert int(raced) == len(arrived)
+    assert 0 < int(won) <= int(raced)
+    assert names != "auto"
+
+
 def test_what_is_compared_has_one_judge(statements):
     """Rows of the grid among themselves, all others with the rows that were judged again."""
     results, others = statements.read(), importlib.import_module("results")

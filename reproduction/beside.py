@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 from blocks import ARRIVALS
 from conclusion import Sentence, listed, signed
-from results import FAMILIES, PLACES, Key, Results, clearly, judge, paper, plain
+from results import FAMILIES, PLACES, TASKS, Key, Results, clearly, judge, paper, plain
 
 from quietgrad.evaluation.arrival import held_index
 from quietgrad.report.names import label_name
@@ -101,8 +101,31 @@ def bam(results: Results) -> Sentence:
     return Sentence(text, true, f"{ends}, {every}")
 
 
+GROUPS = {
+    "entropy": "other entropies at rank 5",
+    "beta": "other criteria for beta",
+    "flows": "the other Real NVP",
+    "rates": "the learning rates",
+}
+
+
+def fewer_runs(results: Results) -> Sentence:
+    """Which rows beside the grid have one repetition or none."""
+    once, never = [], []
+    for group, name in GROUPS.items():
+        runs = [run.cell for run in results.study.done if run.cell.group == group]
+        reps = {task: len({cell.rep for cell in runs if cell.task == task}) for task in TASKS}
+        for count, found in ((1, once), (0, never)):
+            few = [task for task, number in reps.items() if number == count]
+            if few:
+                found.append(name if len(few) == len(TASKS) else f"{name} on {listed(few)}")
+    text = f"One repetition, for want of processor time: {listed(once)}. Not run: {listed(never)}."
+    return Sentence(text, bool(once and never), f"{once}, {never}")
+
+
 BESIDE: dict[str, Callable[[Results], Sentence]] = {
     "marks-of-both": marks_of_both,
     "fast": fast,
     "bam": bam,
+    "fewer-runs": fewer_runs,
 }

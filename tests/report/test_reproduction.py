@@ -320,6 +320,10 @@ def test_words_that_are_not_the_papers_are_found(statements):
     assert not [p for p in statements.problems(results, "", source) if "words" in p]
     shorter = source.replace("downstream performance", "the ELBO")
     assert any("not the paper's words" in p for p in statements.problems(results, "", shorter))
+    # A further page is held to it, too.
+    assert not [p for p in statements.problems(results, "", source, "no quotation") if "words" in p]
+    found = statements.problems(results, "", source, "“where it is difficult to sample from”")
+    assert "not the paper's words: where it is difficult to sample from" in found
 
 
 def test_figures_on_the_page_are_there():

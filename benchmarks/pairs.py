@@ -61,12 +61,13 @@ def trained(target, q, keys):
     params, static = eqx.partition(q, eqx.is_inexact_array)
 
     def step(carry, key):
-        params, memory = carry
-        estimate, _ = plain.step(target, eqx.combine(params, static), None, key=key)
+        params, state, memory = carry
+        estimate, state = plain.step(target, eqx.combine(params, static), state, key=key)
         change, memory = rule.update(jax.tree.map(jnp.negative, estimate.grad), memory)
-        return (optax.apply_updates(params, change), memory), None
+        return (optax.apply_updates(params, change), state, memory), None
 
-    return eqx.combine(jax.lax.scan(step, (params, rule.init(params)), keys)[0][0], static)
+    start = params, plain.init(target, q), rule.init(params)
+    return eqx.combine(jax.lax.scan(step, start, keys)[0][0], static)
 
 
 @eqx.filter_jit
@@ -97,11 +98,12 @@ def main() -> None:
     """Measure, print the table, and write it if asked to."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=400)
+    parser.add_argument("--cases", type=int, default=len(CASES), help="only the first so many")
     parser.add_argument("--write", action="store_true")
     arguments = parser.parse_args()
     heads = ["target, family", "after", *COLUMNS, "`quiet`"]
     lines, rows = [heads, ["---"] * len(heads)], []
-    for name, family in CASES:
+    for name, family in CASES[: arguments.cases]:
         target = logistic() if "column" in name else qg.tasks.load(name).train
         places, q, done = {}, standard(family, target.dim), 0
         for steps in STEPS:

@@ -280,6 +280,25 @@ def test_a_difference_between_rows_of_two_judges_is_refused(statements):
     assert theirs == results.gain(*place, key, others.paper("nocv", 10), reps=(0, 1, 2))
 
 
+def test_cells_that_were_judged_by_other_draws_are_counted(statements):
+    findings, others = (importlib.import_module(name) for name in ("findings", "results"))
+    study = statements.read().study
+    known = {run.cell.name for run in findings.other_draws(others.Results(study))}
+    assert known
+    assert not any("/decay/" in f"/{name}" for name in known)
+
+    def elsewhere(record):
+        if record.cell.name != "decay/frisk/mean-field/quadcv, decaying/rep1":
+            return record
+        return dataclasses.replace(
+            record, columns={**record.columns, "elbo": record.column("elbo") * 1.01}
+        )
+
+    bent = dataclasses.replace(study, records=[elsewhere(record) for record in study.records])
+    more = {run.cell.name for run in findings.other_draws(others.Results(bent))}
+    assert more - known == {"decay/frisk/mean-field/quadcv, decaying/rep1"}
+
+
 def test_the_claims_are_judged_by_rows_of_one_judge(statements):
     """Every row that a claim can ask for: the groups, labels and draws of the paper's chapter."""
     results = statements.read()

@@ -38,6 +38,8 @@ MARKS = {
 RISING, BROKEN = "↑", "†"
 SIX: tuple[Key, ...] = tuple(paper(label, draws) for draws in (10, 50) for label in ESTIMATORS)
 AUTO: Key = ("main", "auto", None)
+# The rows of the table of arrivals; None is `quiet` with its own draws.
+ARRIVALS: tuple[Key | None, ...] = (*SIX, None, AUTO)
 
 
 def table(heads: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
@@ -131,7 +133,7 @@ def arrivals(results: Results) -> str:
     heads = ["task", "family", "reps", *(f"{label_name(label)} {draws}" for _, label, draws in SIX)]
     lines = []
     for place in PLACES:
-        keys = (*SIX, results.quiet(*place), AUTO)
+        keys = [key or results.quiet(*place) for key in ARRIVALS]
         reps = results.shared(*place, keys)
         if reps:
             cells = [_arrival(results, place, key, reps) for key in keys]
@@ -227,14 +229,7 @@ def plusminus(gain: Interval) -> str:
     """A difference with half of its interval."""
     half = (gain.high - gain.low) / 2
     places = 2 if half < 9.95 else 0
-    return f"{gain.middle:+.{places}f} ± {half:.{places}f}".replace("-", "−")
-
-
-def level_told(level: Interval) -> str:
-    """An ELBO with half of its interval."""
-    if level.reps < 2:
-        return nats(level.middle)
-    return f"{nats(level.middle)} ± {(level.high - level.low) / 2:.2g}"
+    return f"{gain.middle:+,.{places}f} ± {half:,.{places}f}".replace("-", "−")
 
 
 def _times(ratio: Interval | None) -> str:

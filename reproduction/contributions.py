@@ -96,17 +96,20 @@ def ends(rows: list[dict[str, Any]]) -> dict[tuple[str, str, str], np.ndarray]:
 
 
 def best(rows: list[dict[str, Any]]) -> float:
-    """The best mean over repetitions of any combination here, and of any row of the stored study."""
-    from results import read
+    """The best mean over repetitions of any combination here, and of any stored row of their judge."""
+    from results import judge, plain, read
 
     groups: dict[tuple[str, str], list[float]] = {}
     for row in rows:
         groups.setdefault((row["start"], row["label"]), []).append(row["elbo"])
     results = read()
+    same = judge(results.runs(*PLACE, plain(PLACE[1]))[0])
     keys = {
         (run.cell.group, run.cell.label, run.cell.draws)
         for run in results.study.done
-        if (run.cell.task, run.cell.family) == PLACE and run.cell.group in ("main", "decay")
+        if (run.cell.task, run.cell.family) == PLACE
+        and run.cell.group in ("main", "decay")
+        and judge(run) == same
     }
     levels = [level.middle for key in keys if (level := results.level(*PLACE, key)) is not None]
     return max(*(float(np.mean(values)) for values in groups.values()), *levels)

@@ -7,14 +7,26 @@ import json
 from collections.abc import Callable
 
 import numpy as np
-from blocks import gained, level_told, placed, plusminus, spread, table
+from blocks import gained, placed, plusminus, spread, table
 from findings import CRITERIA, RATES, judged_twice
-from results import FAMILIES, PLACES, TASKS, Key, Results, falling, late_lppd, paper, plain
+from results import (
+    FAMILIES,
+    PLACES,
+    TASKS,
+    Key,
+    Results,
+    falling,
+    late_lppd,
+    paired,
+    paper,
+    plain,
+)
 
 from quietgrad.evaluation.arrival import held_index
 from quietgrad.report.bias import bias_rows
-from quietgrad.report.names import family_name, label_name
+from quietgrad.report.names import label_name
 from quietgrad.report.numbers import nats, number, with_error
+from quietgrad.study.interval import Interval
 from quietgrad.study.summary import Row
 
 
@@ -96,19 +108,23 @@ def _rate(results: Results, task: str, family: str, key: Key, row: Row | None) -
 
 
 def flows(results: Results) -> str:
-    """The two readings of the Real NVP: where they end, means over the same repetitions."""
+    """The two readings of the Real NVP: where the grid's ends, and paired differences from it."""
     lines = []
     for task in TASKS:
         for label in ("nocv", "quadcv"):
             other = results.runs(task, "real-nvp-scaled", ("flows", label, 10))
-            if not other:
+            own: Key = ("judge", label, 10)
+            base = results.runs(task, "real-nvp", own)
+            reps = sorted(other.keys() & base.keys())
+            level = results.level(task, "real-nvp", own, reps) if reps else None
+            if level is None:
                 continue
-            reps = sorted(other)
-            own = results.level(task, "real-nvp", ("judge", label, 10), reps)
-            scaled = results.level(task, "real-nvp-scaled", ("flows", label, 10), reps)
-            gauss = results.level(task, "mean-field", ("judge", label, 10), reps)
-            told = ["–" if each is None else level_told(each) for each in (own, scaled, gauss)]
-            lines.append([task, label_name(label), str(len(reps)), *told])
+            ends = (other, results.runs(task, "mean-field", own))
+            gaps = [paired(runs, base, reps=reps) for runs in ends]
+            told = [
+                plusminus(gap) if gap.reps > 1 else f"{gap.middle:+.2f} (one)" for gap in gaps if gap
+            ]
+            lines.append([task, label_name(label), str(len(reps)), nats(level.middle), *told])
     heads = [
         "task",
         "",
@@ -148,29 +164,45 @@ def judges(results: Results) -> str:
     return table(heads, lines) if lines else "(not run yet)"
 
 
-METHODS = ("auto", "saa", "bam")
+METHODS = ("saa", "bam")
+AUTO: Key = ("main", "auto", None)
 
 
 def methods(results: Results) -> str:
-    """Methods that end themselves: ELBO of the answer, seconds, how many end by their rule."""
+    """Methods that end themselves: ELBO of the answer, seconds, how many end by their rule.
+
+    The others' ELBO is a paired difference from `auto`'s.
+    """
     lines = []
     for family in (*FAMILIES, "full-rank"):
         for task in TASKS:
-            keys: list[Key] = [("main", label, None) for label in METHODS]
-            cells = [_method(results, task, family, key) for key in keys]
-            if any(cell != "–" for cell in cells):
-                lines.append([task, FAMILIES.get(family, family_name(family).lower()), *cells])
-    return table(["task", "family", *METHODS], lines)
+            level = results.level(task, family, AUTO)
+            if level is None:
+                continue
+            cells = [f"{nats(level.middle)}; {_ended(results, task, family, AUTO)}"]
+            for label in METHODS:
+                key: Key = ("main", label, None)
+                gain = results.gain(task, family, key, AUTO)
+                told = _ended(results, task, family, key)
+                cells.append("–" if gain is None else f"{_difference(gain)}; {told}")
+            lines.append([task, {**FAMILIES, "full-rank": "full rank"}[family], *cells])
+    return table(["task", "family", "auto", *METHODS], lines)
 
 
-def _method(results: Results, task: str, family: str, key: Key) -> str:
+def _difference(gain: Interval) -> str:
+    """Wild differences with two digits of their error."""
+    if abs(gain.middle) < 1e5:
+        return plusminus(gain)
+    return f"{gain.middle:+.1e} ± {(gain.high - gain.low) / 2:.1e}".replace("-", "−")
+
+
+def _ended(results: Results, task: str, family: str, key: Key) -> str:
     runs = results.runs(task, family, key)
-    level = results.level(task, family, key)
-    if not runs or level is None:
-        return "–"
+    if not runs:
+        return ""
     seconds = float(np.median([run.column("seconds")[-1] for run in runs.values()]))
     ended = sum(run.outcome.get("fit_status") == "converged" for run in runs.values())
-    return f"{level_told(level)}; {number(seconds, 2)} s; {ended} of {len(runs)}"
+    return f"{number(seconds, 2)} s; {ended} of {len(runs)}"
 
 
 def bias(results: Results) -> str:

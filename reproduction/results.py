@@ -3,11 +3,13 @@
 The statistic of a run is the mean ELBO over the last tenth of its evaluations (`late_elbo`), whatever
 its estimator and step rule; a method that ends itself has the ELBO of its answer, which it returns.
 Differences are paired: rows of a repetition share the start and the evaluation draws. Intervals are
-Student's t, 90%, over the repetitions that both sides have.
+Student's t, 90%, over the repetitions that both sides have. Two judges evaluated the ELBO; a difference
+between rows of two of them is an error, unless it is asked for. What rows of both are compared by is
+how far each ends above plain gradients, which both judges have (`above_plain`).
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -114,16 +116,28 @@ class Results:
         *,
         measure: Callable[[Record], float] = late_elbo,
         reps: Sequence[int] = (),
+        across_judges: bool = False,
     ) -> Interval | None:
         """How far one row ends above another, paired; None if they share no repetition.
 
-        Over these repetitions if they are given, else over all that both rows have.
+        Over these repetitions if they are given, else over all that both rows have. Rows of two judges
+        are refused, unless it is their difference that is asked for.
         """
         ours, theirs = self.runs(task, family, key), self.runs(task, family, over)
-        both = sorted(ours.keys() & theirs.keys() & set(reps or ours))
-        gaps = [measure(ours[rep]) - measure(theirs[rep]) for rep in both]
-        known = [gap for gap in gaps if math.isfinite(gap)]
-        return mean(known) if known else None
+        return paired(ours, theirs, measure, reps, across_judges=across_judges)
+
+    def above_plain(self, task: str, family: str, key: Key) -> Interval | None:
+        """How far a row ends above plain gradients with ten draws that its own judge has seen.
+
+        Over the repetitions that both judges have of those: what rows of two judges are compared by.
+        """
+        bases = (paper("nocv", 10), plain(family))
+        seen = {judge(run) for run in self.runs(task, family, key).values()}
+        for base in bases:
+            if seen == {judge(run) for run in self.runs(task, family, base).values()}:
+                reps = self.shared(task, family, (key, *bases))
+                return self.gain(task, family, key, base, reps=reps)
+        return None
 
     def ratio(self, task: str, family: str, key: Key, reps: Sequence[int] = ()) -> Interval | None:
         """The late variance ratio to NoCV, geometric mean over (these) repetitions."""
@@ -142,6 +156,30 @@ class Results:
         """How many of (these) repetitions of a row turned non-finite."""
         runs = self.runs(task, family, key)
         return sum(broken(runs[rep]) for rep in (reps or runs) if rep in runs)
+
+
+def paired(
+    ours: Mapping[int, Record],
+    theirs: Mapping[int, Record],
+    measure: Callable[[Record], float] = late_elbo,
+    reps: Sequence[int] = (),
+    *,
+    across_judges: bool = False,
+) -> Interval | None:
+    """The mean difference between two rows, as `Results.gain` has it."""
+    judges = {judge(run) for run in (*ours.values(), *theirs.values())}
+    if len(judges) > 1 and measure is late_elbo and not across_judges:
+        sides = (next(iter(runs.values())).cell.name for runs in (ours, theirs) if runs)
+        raise ValueError(f"rows of two judges: {' and '.join(sides)}")
+    both = sorted(ours.keys() & theirs.keys() & set(reps or ours))
+    gaps = [measure(ours[rep]) - measure(theirs[rep]) for rep in both]
+    known = [gap for gap in gaps if math.isfinite(gap)]
+    return mean(known) if known else None
+
+
+def judge(record: Record) -> str:
+    """How the ELBOs of a run were evaluated."""
+    return str(record.outcome.get("judge"))
 
 
 def broken(record: Record) -> bool:

@@ -1,10 +1,11 @@
 """Whether the sentences of the published study still follow from its cells.
 
 Run from the repository: python reproduction/statements.py [--paper FILE]
-Checks the conclusion (`conclusion.py`), findings and remarks (`findings.py`, `remarks.py`) and the
-sentences of `verified.py`, which stand in the page as they are and must be there and true. Exits with 1
-if a cell has changed one of them, or if words in quotation marks are not the paper's (with `--paper`,
-its LaTeX).
+Checks the conclusion (`conclusion.py`), findings and remarks (`findings.py`, `remarks.py`, `beside.py`),
+and the sentences of `verified.py`, which stand in the page as they are and must be there and true; and
+that the page has the claims and all else that `tables.py` writes as the cells give it. Exits with 1 if a
+cell has changed one of them, or if words in quotation marks are not the paper's (with `--paper`, its
+LaTeX).
 """
 
 import argparse
@@ -13,6 +14,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from beside import BESIDE
 from conclusion import GROUPS, conclusion
 from findings import FINDINGS
 from remarks import REMARKS
@@ -22,6 +24,8 @@ from verified import VERIFIED
 from quietgrad.study.claim import Verdict
 
 PAGE = HERE.parent / "docs" / "reproduction.md"
+# A further page with the paper's words.
+FUTURE = HERE.parent / "docs" / "future-work.md"
 
 
 def tally(results: Results) -> str:
@@ -37,7 +41,7 @@ def tally(results: Results) -> str:
     )
 
 
-CHECKED = {**FINDINGS, **REMARKS}
+CHECKED = {**FINDINGS, **REMARKS, **BESIDE}
 BLOCKS: dict[str, Callable[[Results], str]] = {
     "conclusion": conclusion,
     "tally": tally,
@@ -77,8 +81,11 @@ def quotations(results: Results, page: str = "") -> list[str]:
     return list(dict.fromkeys([*(quote for quote, _ in GROUPS), *filter(None, parts), *shown]))
 
 
-def problems(results: Results, page: str, source: str | None = None) -> list[str]:
-    """What is wrong: statements that are not true any more, sentences that are not there."""
+def problems(results: Results, page: str, source: str | None = None, further: str = "") -> list[str]:
+    """What is wrong: statements that are not true any more, sentences that are not there.
+
+    And with the paper's `source`, what the page and a `further` one quote that is not in it.
+    """
     found = []
     for each in [*(one for _, group in GROUPS for one in group), *CHECKED.values()]:
         sentence = each(results)
@@ -96,20 +103,24 @@ def problems(results: Results, page: str, source: str | None = None) -> list[str
         known = plain(source)
         found += [
             f"not the paper's words: {quote}"
-            for quote in quotations(results, page)
+            for quote in quotations(results, page + further)
             if words(quote) not in known
         ]
     return found
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Check everything; 1 if something is wrong."""
+def main(arguments: Sequence[str] | None = None, *, here: Path = HERE) -> int:
+    """Check everything by the cells that are stored `here`; 1 if something is wrong."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--paper", type=Path, help="the paper's LaTeX source, for the quotations")
     given = parser.parse_args(arguments).paper
     source = None if given is None else given.read_text(encoding="utf-8")
-    results = read()
-    found = problems(results, PAGE.read_text(encoding="utf-8"), source)
+    # It has the sentences of this script among its tables.
+    from tables import stale
+
+    results, page = read(here), PAGE.read_text(encoding="utf-8")
+    found = problems(results, page, source, FUTURE.read_text(encoding="utf-8"))
+    found += [f"the page does not have what the cells give: {name}" for name in stale(page, results)]
     print("\n".join(found) or "every statement holds")
     return int(bool(found))
 

@@ -28,6 +28,11 @@ def renewed(text: str, results: Results) -> str:
     return MARK.sub(lambda found: f"{found[1]}{TABLES[found[2]](results)}\n{found[3]}", text)
 
 
+def stale(text: str, results: Results) -> list[str]:
+    """The marked tables of a page that are not what the cells give."""
+    return [found[2] for found in MARK.finditer(text) if renewed(found[0], results) != found[0]]
+
+
 def main(
     arguments: Sequence[str] | None = None, *, pages: Sequence[Path] = PAGES, here: Path = HERE
 ) -> int:
@@ -35,18 +40,18 @@ def main(
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true")
     check = parser.parse_args(arguments).check
-    results, stale = read(here), []
+    results, changed = read(here), []
     for page in pages:
         before = page.read_text(encoding="utf-8")
         after = renewed(before, results)
         if before == after:
             continue
-        stale.append(page.name)
+        changed.append(page.name)
         if not check:
             page.write_text(after, encoding="utf-8")
     done = "out of date" if check else "written"
-    print(f"{done}: {', '.join(stale)}" if stale else "every table is up to date")
-    return int(bool(stale) and check)
+    print(f"{done}: {', '.join(changed)}" if changed else "every table is up to date")
+    return int(bool(changed) and check)
 
 
 if __name__ == "__main__":

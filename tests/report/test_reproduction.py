@@ -227,6 +227,21 @@ def test_the_first_sentence_counts_the_pairs_where_nothing_arrived(statements):
     assert raced + int(left) == len({(row.task, row.family) for row in main})
 
 
+def test_what_to_use_in_a_loop_of_ones_own_is_counted(statements):
+    """Of the rows that take steps: how often the first, among the pairs where one arrived."""
+    results = statements.read()
+    _, use = headlines(results.study, results.rows, "")
+    ((names, won, raced),) = re.findall(r"sizes, (.+) (?:was|were each) the .* (\d+) of (\d+)", use)
+    arrived = {
+        (row.task, row.family)
+        for row in results.rows
+        if row.group == "main" and row.method == "sgd" and row.seconds_to_target is not None
+    }
+    assert int(raced) == len(arrived)
+    assert 0 < int(won) <= int(raced)
+    assert names != "auto"
+
+
 def test_what_is_compared_has_one_judge(statements):
     """Rows of the grid among themselves, all others with the rows that were judged again."""
     results, others = statements.read(), importlib.import_module("results")
@@ -241,13 +256,81 @@ def test_what_is_compared_has_one_judge(statements):
     assert judge["grid"] != judge["others"]
     for task, family in others.PLACES:
         for label in others.ESTIMATORS:
-            runs = results.runs(task, family, others.paper(label, 10))
-            assert {run.outcome["judge"] for run in runs.values()} == judge["grid"]
+            for draws in (10, 50):
+                runs = results.runs(task, family, others.paper(label, draws))
+                assert {run.outcome["judge"] for run in runs.values()} == judge["grid"]
         again = results.runs(task, family, others.plain(family))
         assert {run.outcome["judge"] for run in again.values()} == judge["others"]
         for key in (results.quiet(task, family), ("main", "auto", None)):
             runs = results.runs(task, family, key)
             assert {run.outcome["judge"] for run in runs.values()} == judge["others"]
+
+
+def test_a_difference_between_rows_of_two_judges_is_refused(statements):
+    """So no table and no sentence has one: they are all made without an error."""
+    results, others = statements.read(), importlib.import_module("results")
+    place, quiet = ("redwine", "mean-field"), results.quiet("redwine", "mean-field")
+    with pytest.raises(ValueError, match="rows of two judges: main/redwine"):
+        results.gain(*place, quiet, others.paper("nocv", 10))
+    assert results.gain(*place, quiet, others.plain("mean-field")) is not None
+    # Each above plain gradients of its own judge.
+    ours, theirs = (results.above_plain(*place, key) for key in (quiet, others.paper("quadcv", 50)))
+    assert ours == results.gain(*place, quiet, others.plain("mean-field"))
+    key = others.paper("quadcv", 50)
+    assert theirs == results.gain(*place, key, others.paper("nocv", 10), reps=(0, 1, 2))
+
+
+def test_cells_that_were_judged_by_other_draws_are_counted(statements):
+    findings, others = (importlib.import_module(name) for name in ("findings", "results"))
+    study = statements.read().study
+    known = {run.cell.name for run in findings.other_draws(others.Results(study))}
+    assert known
+    assert not any("/decay/" in f"/{name}" for name in known)
+
+    def elsewhere(record):
+        if record.cell.name != "decay/frisk/mean-field/quadcv, decaying/rep1":
+            return record
+        return dataclasses.replace(
+            record, columns={**record.columns, "elbo": record.column("elbo") * 1.01}
+        )
+
+    bent = dataclasses.replace(study, records=[elsewhere(record) for record in study.records])
+    more = {run.cell.name for run in findings.other_draws(others.Results(bent))}
+    assert more - known == {"decay/frisk/mean-field/quadcv, decaying/rep1"}
+
+
+def test_the_claims_are_judged_by_rows_of_one_judge(statements):
+    """Every row that a claim can ask for: the groups, labels and draws of the paper's chapter."""
+    results = statements.read()
+    chapter = importlib.import_module("quietgrad.report.chapter").import_package(FOLDER / "paper")
+    asked = [
+        run
+        for run in results.study.done
+        if run.cell.group == "ablation"
+        or (run.cell.group == "main" and run.cell.label in chapter.evidence.ESTIMATORS)
+    ]
+    assert len({run.outcome["judge"] for run in asked}) == 1
+    assert len(asked) > 300
+
+
+def test_a_broken_cell_makes_the_script_fail(statements, tmp_path, capsys):
+    """One cell of the ablation is lifted by five nats: a claim's verdict and a sentence change."""
+    folder = tmp_path / "reproduction"
+    shutil.copytree(FOLDER, folder, ignore=shutil.ignore_patterns("figures", "__pycache__", "implicit"))
+    assert statements.main([], here=folder) == 0, capsys.readouterr().out
+    store = Store(folder)
+    for record in store.read_all():
+        if (record.cell.group, record.cell.label, record.cell.rep) == (
+            "ablation",
+            "zvcv-gd 20 steps",
+            0,
+        ):
+            columns = {**record.columns, "elbo": record.column("elbo") + 5}
+            store.write(dataclasses.replace(record, columns=columns))
+    assert statements.main([], here=folder) == 1
+    told = capsys.readouterr().out
+    assert "does not have what the cells give: claims" in told
+    assert "does not have what the cells give: tally" in told
 
 
 def test_words_that_are_not_the_papers_are_found(statements):
@@ -256,6 +339,10 @@ def test_words_that_are_not_the_papers_are_found(statements):
     assert not [p for p in statements.problems(results, "", source) if "words" in p]
     shorter = source.replace("downstream performance", "the ELBO")
     assert any("not the paper's words" in p for p in statements.problems(results, "", shorter))
+    # A further page is held to it, too.
+    assert not [p for p in statements.problems(results, "", source, "no quotation") if "words" in p]
+    found = statements.problems(results, "", source, "“where it is difficult to sample from”")
+    assert "not the paper's words: where it is difficult to sample from" in found
 
 
 def test_figures_on_the_page_are_there():

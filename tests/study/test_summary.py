@@ -72,6 +72,18 @@ def test_a_run_that_does_not_stay_has_not_arrived():
     assert arrivals["rqmc"] == 100
 
 
+def test_a_run_that_ends_below_the_mark_by_its_mean_has_not_arrived():
+    """Bursts: every window of five has its median at the mark, and the mean of the end is below it."""
+    best = record([0] * 60, "auto", method="auto")
+    burst = [*[0] * 57, -30, 0, 0]
+    once = [*[0] * 30, -30, *[0] * 29]
+    arrivals = time_to_target([best, record(burst), record(once, "stl")])
+    assert late_elbo(arrivals[1].record) < arrivals[1].target
+    assert arrivals[1].steps is None
+    # One burst on the way is noise.
+    assert arrivals[2].steps == 0
+
+
 def test_an_arrival_counted_fifty_nats_early_is_seen():
     climb = record(np.concatenate([np.arange(-200.0, 0.0), np.zeros(40)]))
     (arrived,) = time_to_target([climb])

@@ -129,12 +129,16 @@ def _use(races: Sequence[Sequence[Row]]) -> str:
     told = f"Use {label_name(leader)} here"
     if leader == "auto":
         told = "Use auto, which is quietgrad.fit(target, family) with no settings"
-    if not known or _leader(known) == leader:
+    wins = _winners(known)
+    names = [label for label in wins if wins[label] == max(wins.values())]
+    if not known or leader in names:
         return f"{told}."
-    best = _leader(known)
-    draws = [row.draws for race in known if (row := _fastest(race)) and row.label == best and row.draws]
-    with_ = f" with {Counter(draws).most_common(1)[0][0]} draws" if draws else ""
-    return f"{told}; for a training loop of your own, {label_name(best)}{with_} did best."
+    each = "was" if len(names) == 1 else "were each"
+    return (
+        f"{told}; for a training loop of your own at these step sizes, "
+        f"{listed([*map(label_name, names)])} {each} the first, or nearly, on "
+        f"{_where(known, wins[names[0]])} where one came there."
+    )
 
 
 def _counts(study: StoredStudy) -> str:

@@ -1,9 +1,10 @@
 """What a study's records say in a few numbers: best ELBO, time to target, medians over repetitions.
 
 The target on a task and family is the best ELBO that any run ends with, less one nat. A run arrives
-where it is at the target and stays there to its end (`evaluation/arrival.py`). Records are paired (all
-rows of a repetition share evaluation draws), so what noise is left hits every row alike. Pure numpy:
-reports use this without jax.
+where it is at the target and stays there to its end (`evaluation/arrival.py`), and does not arrive if
+it ends below the target by the mean of its last tenth: medians do not see a run that keeps dipping.
+Records are paired (all rows of a repetition share evaluation draws), so what noise is left hits every
+row alike. Pure numpy: reports use this without jax.
 """
 
 import math
@@ -173,7 +174,7 @@ def _arrival(record: Record, best: float, nats: float) -> Arrival:
     # A method that ends itself is evaluated a few times only: it arrives with its answer.
     told = np.append(elbo, answer)
     place = held_index(told, target, 2) if record.cell.ends_itself else held_index(told, target)
-    if place is None or len(elbo) == 0:
+    if place is None or len(elbo) == 0 or not late_elbo(record) >= target:
         return Arrival(record, best, target, None, None)
     place = min(place, len(elbo) - 1)
     spent = float(clock.seconds(record)[place])

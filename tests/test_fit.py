@@ -14,7 +14,10 @@ from test_clock import Hands
 import quietgrad as qg
 from quietgrad import families
 from quietgrad._util.checks import letters
+from quietgrad.cli.commands import settings
 from quietgrad.fitting import run
+from quietgrad.methods import OTHER_NAMES as METHODS_ELSEWHERE
+from quietgrad.methods import REGISTRY as METHODS
 from quietgrad.session import Evaluation, Problem, Recorder
 from quietgrad.session.clock import Clock
 from quietgrad.solvers import stochastic
@@ -246,11 +249,36 @@ def test_a_family_of_another_name_is_recognised(target, given, meant):
     assert meant in str(caught.value)
 
 
-def test_names_of_other_libraries_are_no_names_here():
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("advi", "fit(target, 'mean-field')"),
+        ("fullrank_advi", "fit(target, 'full-rank')"),
+        ("Adam", "qg.Sgd(optimizer=optax.adam(0.01))"),
+        ("L-BFGS", "'saa'"),
+        ("Batch and Match", "'bam'"),
+        ("NUTS", "examples/vi_then_nuts.py"),
+        ("atuo", "Did you mean 'auto'?"),
+    ],
+)
+def test_a_method_of_another_name_is_recognised(target, given, meant):
+    with pytest.raises(ValueError, match=f"unknown method '{given}'; known: auto, bam") as caught:
+        qg.fit(target, method=given, key=jr.key(0))
+    assert meant in str(caught.value)
+    with pytest.raises(ValueError, match=f"unknown method '{given}'") as caught:
+        settings.check(given, "mean-field", {})
+    assert meant in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("registry", "others"),
+    [({*families.REGISTRY, families.ANY_FAMILY}, families.OTHER_NAMES), (METHODS, METHODS_ELSEWHERE)],
+    ids=["families", "methods"],
+)
+def test_names_of_other_libraries_are_no_names_here(registry, others):
     """A name that is registered later must leave the table."""
-    spelled = {letters(name) for name in (*families.REGISTRY, families.ANY_FAMILY)}
-    assert spelled.isdisjoint(families.OTHER_NAMES)
-    assert all(letters(name) == name for name in families.OTHER_NAMES)
+    assert {letters(name) for name in registry}.isdisjoint(others)
+    assert all(letters(name) == name for name in others)
 
 
 def test_a_family_by_name_needs_to_know_its_dim():

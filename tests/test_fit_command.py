@@ -192,6 +192,10 @@ def test_a_saved_result_is_shown_and_is_a_start(folder, capsys):
         run("numpyro_model.py:model", **again, family="low-rank")
     with pytest.raises(ValueError, match="has no fit.quietgrad"):
         show_command(folder)
+    with pytest.raises(
+        ValueError, match=r"there is no .*nothing; name the folder of quietgrad fit --out"
+    ):
+        show_command(folder / "nothing")
 
 
 def told(folder, monkeypatch, capsys, verdict):

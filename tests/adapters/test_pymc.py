@@ -123,6 +123,17 @@ def test_a_fit_is_summarised_and_predicts_in_the_models_names(key):
         result.predictive(key, X)
 
 
+def test_initial_values_do_not_stand_in_the_way_of_predictions(key):
+    """PyMC freezes no model that has them; ordered means need them."""
+    with pm.Model() as model:
+        ordered = pm.distributions.transforms.ordered
+        means = pm.Normal("means", 0, 3, shape=2, transform=ordered, initval=[-1.0, 1.0])
+        pm.NormalMixture("y", [0.5, 0.5], means, 1.0, observed=[-2.0, -1.5, 1.0, 2.0])
+    result = qg.fit(qg.Target.from_pymc(model), method=qg.Sgd(steps=5), progress=False, key=key)
+    assert result.predictive(key, draws=3)["y"].shape == (3, 4)
+    np.testing.assert_array_equal(model.rvs_to_initial_values[model["means"]], [-1.0, 1.0])
+
+
 def test_predictions_come_from_the_draws_and_follow_new_data(key):
     """Not from the prior of a variable with dims, which PyMC takes for one that may have changed."""
     with pm.Model(coords={"side": ["left", "right"]}) as model:

@@ -1,5 +1,6 @@
 """L-BFGS at fixed draws: what it finds, what it overfits, and when it ends a fit."""
 
+import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
@@ -177,3 +178,18 @@ def test_a_start_is_narrowed_as_often_at_zero_as_where_it_is(times, at_zero):
     found = finite_start(session.points, start, session)
     np.testing.assert_array_equal(found.loc, 0 * place if at_zero else place)
     np.testing.assert_allclose(found.log_std, -times * np.log(10.0), rtol=1e-12)
+
+
+def test_a_start_is_found_where_few_random_points_have_a_density():
+    """Eight numbers of which each must have a sign of its own, as scales must be positive: 1 in 256."""
+    signs = jnp.asarray([1.0, -1.0] * 4)
+
+    def density(z):
+        return jnp.sum(50 * -jnp.log(signs * z) - 25 / z**2) - 0.5 * jnp.sum(z**2)
+
+    target = qg.Target.from_logdensity(density, dim=8)
+    start = qg.MeanField(-signs, jnp.zeros(8))
+    session = session_of(target, start)
+    found = finite_start(session.points, start, session)
+    assert np.all(np.asarray(found.loc * signs) > 0)
+    assert np.all(np.isfinite(jax.vmap(target.log_density)(found.sample(jr.key(0), 20))))

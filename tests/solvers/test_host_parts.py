@@ -308,3 +308,10 @@ def test_factors_do_not_depend_on_units():
     scaled = best_factors(precision * np.outer(scale, scale), start[0] - np.log(scale), start[1] / scale)
     np.testing.assert_allclose(scaled[0], log_std - np.log(scale), rtol=1e-6, atol=1e-6)
     np.testing.assert_allclose(scaled[1] * scale, factor, rtol=1e-4, atol=1e-6)
+
+
+def test_a_hessian_that_is_infinite_is_told_by_its_numbers_alone():
+    """No warning of NumPy's, which here would be an error."""
+    target = qg.Target.from_logdensity(lambda z: jnp.sqrt(z[0]) - z[1] ** 2, dim=2)
+    _, hessian = Points(target, np.float64).curvature(np.array([[0.0, 1.0]]), np.eye(2))
+    assert not np.all(np.isfinite(hessian))

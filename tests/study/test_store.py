@@ -138,7 +138,18 @@ def test_leftovers_of_killed_writers_are_cleared_once_they_are_old_or_outdone(tm
     assert not old.exists()
     assert new.exists()
     assert store.read_all() == []
-    os.utime(new, (time.time() - 60,) * 2)
+    os.utime(new, (new.stat().st_mtime - 60,) * 2)
     (store.cells / "b.parquet").write_bytes(b"whole")
     store.sweep()
     assert not new.exists()
+
+
+def test_a_clock_that_is_a_day_ahead_of_the_disk_s_takes_nothing_from_a_writer(tmp_path, monkeypatch):
+    """A file server has a clock of its own."""
+    store = Store(tmp_path).create()
+    half = store.cells / ".a.parquet.1.tmp"
+    half.write_bytes(b"half")
+    now = time.time
+    monkeypatch.setattr(time, "time", lambda: now() + 86400.0)
+    store.sweep()
+    assert [file.name for file in store.cells.iterdir()] == [half.name]

@@ -7,11 +7,13 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-def lookup(registry: Mapping[str, T], name: Any, kind: str) -> T:
+def lookup(
+    registry: Mapping[str, T], name: Any, kind: str, advice: Mapping[str, str] | None = None
+) -> T:
     """Return `registry[name]`, or raise a `ValueError` that lists the known names."""
     if isinstance(name, str) and name in registry:
         return registry[name]
-    raise ValueError(unknown(kind, name, registry))
+    raise ValueError(unknown(kind, name, registry, advice))
 
 
 def unknown(kind: str, given: Any, known: Iterable[str], advice: Mapping[str, str] | None = None) -> str:
@@ -33,9 +35,15 @@ def letters(name: str) -> str:
     return "".join(c for c in name.lower() if c.isalnum())
 
 
-def part(given: Any, registry: Mapping[str, Any], cls: type[T], kind: str) -> T:
+def part(
+    given: Any,
+    registry: Mapping[str, Any],
+    cls: type[T],
+    kind: str,
+    advice: Mapping[str, str] | None = None,
+) -> T:
     """Turn a registered name into its default instance; pass instances of `cls` through."""
-    made = lookup(registry, given, kind)() if isinstance(given, str) else given
+    made = lookup(registry, given, kind, advice)() if isinstance(given, str) else given
     if not isinstance(made, cls):
         raise TypeError(
             f"{kind} must be one of the names {', '.join(sorted(registry))} or an instance of "

@@ -5,7 +5,8 @@ arrays are arguments of what is compiled, so `pm.set_data` and a second fit comp
 """
 
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -141,10 +142,23 @@ class PymcModel(AbstractNamedModel):
         seed = int(jax.random.randint(key, (), 0, 2**31 - 1))
         # PyMC would draw anew, from their priors, variables that depend on dims or data that might
         # have changed since; frozen, they cannot have.
-        return predicted(freeze_dims_and_data(self.source), chosen, seed)
+        with _without_initial_values(self.source):
+            frozen = freeze_dims_and_data(self.source)
+        return predicted(frozen, chosen, seed)
 
     def _inputs(self, point: Point) -> list[Any]:
         return [*(point[name] for name in self.program.values), *self.data]
+
+
+@contextmanager
+def _without_initial_values(model: Any) -> Iterator[None]:
+    """The model as PyMC can freeze it; where chains begin is nothing that predictions depend on."""
+    before = dict(model.rvs_to_initial_values)
+    model.rvs_to_initial_values.update(dict.fromkeys(before))
+    try:
+        yield
+    finally:
+        model.rvs_to_initial_values.update(before)
 
 
 def target_of(model: Any) -> Target:

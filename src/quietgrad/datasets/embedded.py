@@ -4,6 +4,7 @@ from types import ModuleType
 
 import numpy as np
 
+from .._util.extras import needs_extra
 from .tables import Counts, Table, expect
 
 GROUPS, SITES = 3, 32
@@ -40,11 +41,6 @@ def counts() -> Counts:
 
 
 def _sklearn_datasets() -> ModuleType:
-    try:
+    with needs_extra("study", "a table that comes with scikit-learn"):
         import sklearn.datasets
-    except ImportError as error:
-        raise ImportError(
-            "breast-cancer and diabetes are read from scikit-learn's own files, but scikit-learn "
-            "is not installed; install it with `pip install 'quietgrad[study]'`"
-        ) from error
     return sklearn.datasets

@@ -159,8 +159,9 @@ class Points:
             share = len(block) / len(z)
             gradient += share * np.asarray(some[0], float)
             products += share * np.asarray(some[1], float)
-        hessian = products @ columns.astype(float).T
-        return gradient, 0.5 * (hessian + hessian.T)
+        with np.errstate(invalid="ignore"):
+            hessian = products @ columns.astype(float).T
+            return gradient, 0.5 * (hessian + hessian.T)
 
     def products(
         self, z: Float[np.ndarray, " dim"], v: Float[np.ndarray, "vectors dim"]

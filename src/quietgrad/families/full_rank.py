@@ -27,7 +27,10 @@ SINGULAR = 1e-15
 
 
 class FullRank(FitsQuadratic, HasEntropy, Invertible):
-    """Location `loc` and scale C = strict lower triangle + exp(diagonal), packed in `packed`."""
+    """Gaussian with all correlations: z = `loc` + C e.
+
+    C is lower triangular, a strict triangle + exp(diagonal), packed in `packed`.
+    """
 
     loc: Float[Array, " dim"]
     packed: Float[Array, " triangle"]

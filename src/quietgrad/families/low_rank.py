@@ -31,7 +31,10 @@ FACTOR_NOISE, FACTOR_LOSS = 0.05, 0.1
 
 
 class LowRank(FitsQuadratic, HasEntropy, HasDiagonalScale):
-    """Gaussian with covariance F F' + diag(exp(2 log_std)), F' = `factor`; base draws are (e_d, e_f)."""
+    """Gaussian with a few directions of correlation: covariance F F' + diag(exp(2 log_std)).
+
+    F' is `factor`, and base draws are (e_d, e_f).
+    """
 
     loc: Float[Array, " dim"]
     log_std: Float[Array, " dim"]

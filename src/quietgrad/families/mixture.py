@@ -46,7 +46,10 @@ class Components(NamedTuple):
 
 
 class Mixture(AbstractFamily, Invertible, HasHostDensity):
-    """Components with means `loc`, triangles as in `FullRank`, and weights softmax(`logits`)."""
+    """Full-rank Gaussians with weights, for several modes or bent shapes.
+
+    Means are `loc`, triangles packed as in `FullRank`, and weights softmax(`logits`).
+    """
 
     logits: Float[Array, " k"]
     loc: Float[Array, "k dim"]

@@ -15,8 +15,8 @@ from .._util.extras import adapter
 from .._util.random import key_words
 from ..families import ANY_FAMILY, AbstractFamily, AbstractWithHyperparameters, MeanField, beside, named
 from ..families.stored import NOT_FITTED, StoredFamily
+from ..methods import OTHER_NAMES, AbstractMethod, Sgd
 from ..methods import REGISTRY as METHODS
-from ..methods import AbstractMethod, Sgd
 from ..results import FitResult
 from ..scale.compilation_cache import keep_compiled_once
 from ..scale.sharding import check_mesh, check_processes, gathered, spread
@@ -104,7 +104,7 @@ def fit(
     clock, interrupts = Clock(), Interrupts()
     with interrupts.catching(), clock.running():
         keep_compiled_once()
-        method = part(method, METHODS, AbstractMethod, "method")
+        method = part(method, METHODS, AbstractMethod, "method", OTHER_NAMES)
         if seconds is not None and not seconds > 0:
             raise ValueError(f"seconds must be positive; got {seconds!r}")
         seconds = None if seconds is None else float(seconds)
@@ -308,5 +308,5 @@ def _given_hyperparameters(target: Target, result: FitResult) -> FitResult:
 def method(given: AbstractMethod | str, **settings: Any) -> AbstractMethod:
     """The method of this name with these settings; an instance is passed through."""
     if isinstance(given, str) and settings:
-        return lookup(METHODS, given, "method")(**settings)
-    return part(given, METHODS, AbstractMethod, "method")
+        return lookup(METHODS, given, "method", OTHER_NAMES)(**settings)
+    return part(given, METHODS, AbstractMethod, "method", OTHER_NAMES)

@@ -6,6 +6,7 @@ keep. (Giordano, Ingram & Broderick 2024 call it DADVI.)
 """
 
 import math
+from collections.abc import Iterator
 from typing import ClassVar, NamedTuple
 
 import equinox as eqx
@@ -24,6 +25,8 @@ from .solver import AbstractSolver, Feedback, Step
 PAIRS, NUMBERS = 16, 2**22
 # How often a start is narrowed by a factor of ten, and the log scale of one that is narrow.
 NARROWER, NARROW = 4, -4.0
+# Random points at which a density is looked for in the end: one of them has ten numbers of given signs.
+ANYWHERE = 1024
 
 
 class FixedDrawsState(NamedTuple):
@@ -113,19 +116,25 @@ def narrower(start: MeanField, by: float) -> MeanField:
 
 
 def finite_start(points: Points, start: MeanField, recorder: Recorder) -> MeanField:
-    """A start at whose draws the density is finite: narrower, then at zero, then narrow anywhere."""
+    """A start at whose draws the density is finite: narrower, then at zero, then narrow elsewhere."""
     rng = recorder.rng("starts")
     pairs = max(2, min(PAIRS, NUMBERS // (2 * start.dim)))
     e = sobol_pairs(start.base, pairs, start.dim, rng)
     loc, log_std = np.asarray(start.loc, float), np.asarray(start.log_std, float)
     tried: list[np.ndarray] = []
-    anywhere = [rng.standard_normal(start.dim) for _ in range(NARROWER)]
-    places = [
-        *((loc, log_std - k * math.log(10)) for k in range(NARROWER + 1)),
-        *((0 * loc, log_std - k * math.log(10)) for k in range(NARROWER + 1)),
-        *((there, np.full(start.dim, NARROW)) for there in anywhere),
-    ]
-    for place, scales in places:
+
+    def places() -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        for at in (loc, 0 * loc):
+            yield from ((at, log_std - k * math.log(10)) for k in range(NARROWER + 1))
+        z = rng.standard_normal((max(NARROWER, min(ANYWHERE, NUMBERS // start.dim)), start.dim))
+        with recorder.clock.phase(OPTIMISE):
+            values, slopes = points(z)
+        tried.extend(z)
+        height = np.where(np.all(np.isfinite(slopes), axis=1), values, -np.inf)
+        best = np.argsort(-np.nan_to_num(height, nan=-np.inf))[:NARROWER]
+        yield from ((z[i], np.full(start.dim, NARROW)) for i in best if math.isfinite(height[i]))
+
+    for place, scales in places():
         z = place + np.exp(scales) * e
         with recorder.clock.phase(OPTIMISE):
             values, slopes = points(z)

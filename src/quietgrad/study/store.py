@@ -7,8 +7,9 @@ and what is missing is known from the directory alone. No jax: reports and `stat
 import datetime
 import json
 import math
+import os
 import re
-import time
+import tempfile
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -56,10 +57,12 @@ class Store:
 
     def sweep(self) -> None:
         """Clear what killed writers left half done: what is old, or older than the cell it was to be."""
-        for leftover in self.cells.glob(".*.tmp"):
+        leftovers = list(self.cells.glob(".*.tmp"))
+        now = _now(self.cells) if leftovers else math.nan
+        for leftover in leftovers:
             written = _time(leftover)
             cell = self.cells / leftover.name[1:].rsplit(".", 2)[0]
-            if time.time() - written > TEMPORARY_SECONDS or written < _time(cell):
+            if now - written > TEMPORARY_SECONDS or written < _time(cell):
                 leftover.unlink(missing_ok=True)
 
     def path(self, cell: Cell) -> Path:
@@ -183,6 +186,12 @@ def studies(manifest: Mapping[str, Any]) -> list[dict[str, Any]]:
     keys = ("name", "command", "spec", "environment")
     first = {key: manifest[key] for key in keys if key in manifest}
     return [*([first] if "name" in first else []), *manifest.get("further", [])]
+
+
+def _now(folder: Path) -> float:
+    """The present moment by the clock that dates the files of a folder: a server's may be another."""
+    with tempfile.TemporaryFile(dir=folder) as file:
+        return os.fstat(file.fileno()).st_mtime
 
 
 def _time(path: Path) -> float:

@@ -13,8 +13,8 @@ from ...estimators import AbstractEstimator
 from ...estimators import estimator as by_name
 from ...families import ANY_FAMILY, AbstractFamily, named
 from ...families import REGISTRY as FAMILIES
+from ...methods import OTHER_NAMES, AbstractMethod, Sgd
 from ...methods import REGISTRY as METHODS
-from ...methods import AbstractMethod, Sgd
 from ...results.loading import load
 from .models import Model
 
@@ -31,7 +31,7 @@ OPTIONS = {
 
 def check(method: str, family: str, given: dict[str, Any]) -> None:
     """Raise a `ValueError` for names that do not exist and options that do not go together."""
-    lookup(METHODS, method, "method")
+    lookup(METHODS, method, "method", OTHER_NAMES)
     check_family(family, given.get("rank"))
     for option in given:
         if option not in (*OPTIONS[method], "rank"):

@@ -22,6 +22,10 @@ def show_command(path: Path) -> int:
     place = path / folder.SAVED if path.is_dir() else path
     if path.is_dir() and not place.exists():
         raise ValueError(f"{path} has no {folder.SAVED}; name a file that result.save has written")
+    if not place.exists():
+        raise ValueError(
+            f"there is no {place}; name the folder of quietgrad fit --out, or a file of result.save"
+        )
     result = load(place)
     made = result.made
     said = ", ".join(f"{name} {made[name]}" for name in SAID if made.get(name) is not None)

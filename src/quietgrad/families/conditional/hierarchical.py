@@ -43,7 +43,9 @@ FOLLOWED, WIDER = 128, 1.5
 
 
 class Hierarchical(AbstractFamily, ScalesFollow, HasHostDensity):
-    """`of_globals` is q(g), `of_locals` is q(z | g). Base draws are in the order of the coordinates.
+    """Hierarchies, centred ones too: globals first, then locals given them.
+
+    `of_globals` is q(g), `of_locals` is q(z | g). Base draws are in the order of the coordinates.
 
     Transport, density and score take O(n) operations, and with nested locals some gradients of the
     target: they hold it, and gradients leave it alone. On the host draws are carried by the program that

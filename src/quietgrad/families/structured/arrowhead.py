@@ -28,7 +28,9 @@ from .triangles import from_log_diagonal, pack, triangle_size, unpack
 
 
 class Arrowhead(AbstractStructured, HasPathMetric):
-    """Location `loc`; `corner` and `local` are G and L_i, packed, and `border` is B_i.
+    """Gaussian of a hierarchy: groups depend on each other through the globals only.
+
+    Location `loc`; `corner` and `local` are G and L_i, packed, and `border` is B_i.
 
     k(k+1)/2 + n (b(b+1)/2 + bk) numbers beside the location. Transport, density, score and entropy take
     O(n) operations.

@@ -29,7 +29,9 @@ from .triangles import from_log_diagonal, pack, unpack
 
 
 class Chain(AbstractStructured):
-    """Location `loc`; `corner` and `local` are G and L_t, packed; `border` B_t; `transition` A_t.
+    """Gaussian of a time series: each step depends on the one before it and on the globals.
+
+    Location `loc`; `corner` and `local` are G and L_t, packed; `border` B_t; `transition` A_t.
 
     n (b(b+1)/2 + b^2 + bk) numbers beside those of the globals and the location. A draw is carried along
     the chain by an associative scan: O(n b^3) operations in O(log n) steps. Densities and scores need no

@@ -3,6 +3,7 @@
 from .bug import bug
 
 PARTS = CORRECTIONS = VERDICT = BOTH = "tests/diagnostics"
+NUMBERS = "tests/diagnostics/test_said_numbers.py"
 TAIL = "tests/propriety"
 
 MUTANTS = [
@@ -32,7 +33,7 @@ MUTANTS = [
         "(rng.random() + np.arange(count)) / count",
         "np.arange(count) / count",
         "resampling begins at the same place",
-        PARTS,
+        NUMBERS,
     ),
     bug(
         "Weights.resample",
@@ -168,7 +169,7 @@ MUTANTS = [
         "the mass matrix is thrown away in the warm-up",
         CORRECTIONS,
     ),
-    bug("_matrix", "metric.std**2", "metric.std", "the mass matrix has sds for variances", CORRECTIONS),
+    bug("_matrix", "metric.std**2", "metric.std", "the mass matrix has sds for variances", NUMBERS),
     bug(
         "nuts_start",
         "float(q.dim**-0.25)",
@@ -210,13 +211,14 @@ MUTANTS = [
         "some",
         "a coordinate is looked up in the wrong place",
         CORRECTIONS,
+        "every family with a linear response has its location first among its numbers",
     ),
     bug(
         "stays_away",
         "np.argsort(-mass)",
         "np.argsort(mass)",
         "the lightest of far places is looked at",
-        BOTH,
+        NUMBERS,
     ),
     bug(
         "stays_away",
@@ -255,7 +257,7 @@ MUTANTS = [
         "metric.covariance / np.outer(metric.std, metric.std)",
         "metric.covariance",
         "correlations are covariances",
-        BOTH,
+        NUMBERS,
     ),
     bug(
         "Metric.pull",
@@ -283,7 +285,7 @@ MUTANTS = [
         "share > evidence.settings.most_bad",
         "share > 0.5",
         "half of the draws may be bad",
-        VERDICT,
+        NUMBERS,
     ),
     bug(
         "_restarts",
@@ -311,7 +313,7 @@ MUTANTS = [
         "weights.effective < settings.worth",
         "weights.effective < 1",
         "one effective draw is enough to correct",
-        VERDICT,
+        NUMBERS,
     ),
     bug(
         "judge",

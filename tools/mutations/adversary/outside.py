@@ -2,6 +2,7 @@
 
 from .bug import bug
 
+LANES = "tests/test_lanes.py"
 MANY = "tests/test_many.py"
 RESTARTS = "tests/test_restarts.py"
 RACE = "tests/test_racing.py"
@@ -70,9 +71,7 @@ MUTANTS = [
         "starts that are behind are finished",
         RESTARTS,
     ),
-    bug(
-        "_distance", "np.maximum(a.std, b.std)", "1.0", "starts differ in units and not in sds", RESTARTS
-    ),
+    bug("_distance", "np.maximum(a.std, b.std)", "1.0", "starts differ in units and not in sds", LANES),
     bug(
         "_agreement",
         "if number != best:",
@@ -100,7 +99,7 @@ MUTANTS = [
         "self.variance * self.microseconds",
         "self.variance / self.microseconds",
         "costs are divided by",
-        RACE,
+        LANES,
     ),
     bug(
         "RaceResult.recommendation",
@@ -109,7 +108,7 @@ MUTANTS = [
         "the last to be done is called first",
         RACE,
     ),
-    bug("_lane", "1e6 * done.pace", "1e3 * done.pace", "microseconds are milliseconds", RACE),
+    bug("_lane", "1e6 * done.pace", "1e3 * done.pace", "microseconds are milliseconds", LANES),
     bug(
         "late_rise",
         "np.median(after) - np.median(before)",

@@ -1,4 +1,4 @@
-"""Numbers of a race, and how far starts of a fit are apart: units."""
+"""Numbers of a race and of a report, and how far starts of a fit are apart: units and order."""
 
 import inspect
 from types import SimpleNamespace
@@ -9,6 +9,7 @@ import pytest
 from quietgrad.fitting.restarts import _distance
 from quietgrad.racing.race import _lane, _Run
 from quietgrad.racing.result import Lane
+from quietgrad.report.numbers import times
 
 HISTORY = {
     "seconds": np.array([0.0, 1.0, 2.0]),
@@ -54,3 +55,11 @@ def test_starts_are_as_far_apart_in_other_units():
         a, b = terms([0.0, 1.0], [1.0, 0.5], unit), terms([1.0, 3.0], [2.0, 0.25], unit)
         # Two sds of 0.5 along the second coordinate; half of one along the first.
         assert apart(a, b) == apart(b, a) == pytest.approx(4.0)
+
+
+@pytest.mark.parametrize(
+    ("factors", "said"),
+    [([14.2, 2.06, 3.0], "2.1 to 14 times"), ([3.0], "3.0 times"), ([3.01, 2.99], "3.0 times")],
+)
+def test_factors_are_said_from_the_least_to_the_largest(factors, said):
+    assert times(factors) == said

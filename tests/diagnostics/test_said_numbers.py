@@ -11,7 +11,10 @@ import pytest
 
 import quietgrad as qg
 from quietgrad.diagnostics.chains import Chains
+from quietgrad.diagnostics.comparison import Comparison
 from quietgrad.diagnostics.for_nuts import nuts_start
+from quietgrad.diagnostics.linear_response import linear_response
+from quietgrad.diagnostics.long_chains import Settled
 from quietgrad.diagnostics.metric import Metric
 from quietgrad.diagnostics.modes import stays_away
 from quietgrad.diagnostics.psis import Weights
@@ -31,13 +34,81 @@ def test_resampling_is_fair(count):
     assert np.all(np.abs(share - weights) < 5 * error)
 
 
+def test_resampled_draws_are_in_no_order():
+    """What takes the first few of them must not get neighbours."""
+    rows = Weights(np.full(100, 0.01), 0.1).resample(np.random.default_rng(0), 100)
+    assert sorted(rows) == list(range(100))
+    assert np.sum(np.diff(rows) < 0) > 20
+
+
+@pytest.mark.parametrize("draws", [50, 5000])
+def test_weights_are_usable_below_their_limit(draws):
+    """One draw has a fifth of the mass, so that the shape of the tail decides."""
+    w = np.full(draws, 0.8 / (draws - 1))
+    w[0] = 0.2
+    limit = Weights(w, 0.0).limit
+    assert limit == pytest.approx(min(1 - 1 / math.log10(draws), 0.7))
+    assert [Weights(w, khat).usable for khat in (-0.3, limit - 0.01, limit + 0.01, 0.89, 2.0)] == [
+        *(True, True, False, False, False)
+    ]
+
+
+def test_the_covariance_of_some_coordinates_is_a_part_of_the_whole_one():
+    """Of a Gaussian, from a mean-field fit at its optimum: exact, up to the tolerance of the solver."""
+    root = np.array([[1.0, 0, 0], [0.5, 0.7, 0], [-0.3, 0.2, 2.0]])
+    covariance = root @ root.T
+    precision = jnp.asarray(np.linalg.inv(covariance))
+    target = qg.Target.from_logdensity(lambda z: -0.5 * z @ precision @ z, dim=3)
+    q = qg.MeanField(jnp.zeros(3), -0.5 * jnp.log(jnp.diagonal(precision)))
+    chosen = [2, 0]
+    found = linear_response(target, q, np.random.default_rng(0), chosen)
+    np.testing.assert_allclose(
+        found.covariance, covariance[np.ix_(chosen, chosen)], rtol=1e-2, atol=1e-2
+    )
+    np.testing.assert_allclose(found.std, np.sqrt(np.diagonal(covariance))[chosen], rtol=1e-2)
+
+
+def test_the_sharper_of_two_comparisons_is_taken():
+    """Number by number: the first where it is good enough or the better one."""
+    ones = np.ones(3)
+    first = Comparison(ones, np.array([0.05, 0.5, 0.5]), ones, np.array([0.5, 0.05, 0.5]))
+    other = Comparison(2 * ones, np.array([0.01, 0.2, 0.9]), 2 * ones, np.array([0.2, 0.01, 0.9]))
+    found = first.sharper(other, mean=0.1, scale=0.1)
+    np.testing.assert_array_equal(found.shift, [1, 2, 1])
+    np.testing.assert_array_equal(found.shift_error, [0.05, 0.2, 0.5])
+    np.testing.assert_array_equal(found.log_ratio, [2, 1, 1])
+    np.testing.assert_array_equal(found.log_ratio_error, [0.2, 0.05, 0.5])
+
+
+@pytest.mark.parametrize(
+    ("changed", "diverged", "fine"),
+    [
+        ({}, 0.9, True),
+        ({}, 1.1, False),
+        ({"drift": 1.1}, 0.9, False),
+        ({"drift": 0.9}, 0.9, True),
+        ({"scale_error": 10.0}, 0.9, False),
+        ({"effective": 1.0}, 0.9, False),
+    ],
+)
+def test_long_chains_are_enough_within_their_limits(changed, diverged, fine):
+    """Divergences in units of their limit."""
+    good = Settled(effective=1e6, scale_error=0.0, drift=0.5, name="a")
+    objection = good._replace(**changed).objection(diverged * DEFAULT.most_diverged, DEFAULT)
+    assert (not objection) is fine
+
+
 @pytest.mark.parametrize("dense", [False, True])
 def test_a_mass_matrix_has_variances(dense):
     """Of a Gaussian, whose curvature is the same at every draw."""
     std = np.array([3.0, 0.2])
     target = qg.Target.from_logdensity(lambda z: -0.5 * jnp.sum((z / std) ** 2), dim=2)
     q = qg.MeanField(jnp.zeros(2), jnp.log(jnp.asarray(std)))
-    found = nuts_start(target, q, np.random.default_rng(0), 2, dense=dense).inverse_mass_matrix
+    start = nuts_start(target, q, np.random.default_rng(0), 2, dense=dense)
+    found = start.inverse_mass_matrix
+    # A short warm-up would only make it worse.
+    assert start.numpyro["adapt_mass_matrix"] is False
+    assert start.numpyro["dense_mass"] is dense
     np.testing.assert_allclose(
         np.asarray(found), np.diag(std**2) if dense else std**2, rtol=0.1, atol=1e-3
     )

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from quietgrad.families import Arrowhead, Components, FullRank, Mixture
-from quietgrad.families.bases import StudentT
+from quietgrad.families.bases import Normal, StudentT
 
 
 def test_the_score_of_a_mixture_has_the_weights_of_the_components_at_the_draw():
@@ -34,3 +34,15 @@ def test_a_start_on_heavy_tails_has_the_covariance_of_what_it_starts_from(freedo
     np.testing.assert_allclose(
         start.covariance_matmul(jnp.eye(3)), other.covariance_matmul(jnp.eye(3)), rtol=1e-10
     )
+
+
+@pytest.mark.parametrize("base", [Normal(), StudentT(5.0)])
+def test_a_quadratic_s_member_has_its_covariance_on_every_base(base):
+    """And gradients in its coordinates are those along the columns of the root."""
+    root = np.array([[2.0, 0, 0], [1.5, 0.5, 0], [0.3, 0.1, 0.2]])
+    mean, covariance = np.array([1.0, -2.0, 0.5]), root @ root.T
+    q = FullRank.init(3, key=jr.key(4), base=base).for_quadratic(mean, np.linalg.inv(covariance))
+    np.testing.assert_allclose(q.host_covariance(), covariance, rtol=1e-8)
+    np.testing.assert_allclose(q.covariance_matmul(jnp.eye(3)), covariance, rtol=1e-8)
+    gradient = np.array([0.3, -1.0, 2.0])
+    np.testing.assert_allclose(q.whitened(gradient), root.T @ gradient, rtol=1e-7)

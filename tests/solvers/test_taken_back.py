@@ -10,7 +10,7 @@ import quietgrad as qg
 from quietgrad._numerics.lbfgs import minimise
 from quietgrad.evaluation.elbo_terms import Difference
 from quietgrad.evaluation.points import Points
-from quietgrad.solvers import Annealed, Feedback, FixedDraws, Newton
+from quietgrad.solvers import Annealed, Feedback, FixedDraws, ModeSearch, Newton
 from quietgrad.solvers.bam import BatchAndMatch, matched
 from quietgrad.solvers.newton import NewtonState
 
@@ -95,3 +95,26 @@ def test_fixed_draws_are_fewer_where_coordinates_are_many(dim, draws):
     q = qg.MeanField(jnp.zeros(dim), jnp.zeros(dim))
     session = session_of(qg.Target.from_logdensity(lambda z: -0.5 * z @ z, dim=dim), q)
     assert solver.init(session, session.candidate(q, 0)).e.shape == (draws, dim)
+
+
+def test_a_search_for_the_mode_begins_where_q_is():
+    """The only one there is; others begin around it."""
+    seen = []
+
+    class Watched(Points):
+        def __call__(self, z):
+            """Remembers the first points."""
+            seen.append(z)
+            return super().__call__(z)
+
+    target = qg.Target.from_logdensity(lambda z: -jnp.sum(jnp.cosh(z)), dim=2)
+    center, rng = np.array([0.7, -0.4]), np.random.default_rng(0)
+    for searches in (1, 3):
+        seen.clear()
+        found = ModeSearch(searches=searches).find(
+            Watched(target, np.dtype(float)), center, rng, lambda: None
+        )
+        assert found is not None
+        np.testing.assert_allclose(found.z, np.zeros(2), atol=1e-4)
+        assert len(seen[0]) == searches
+        np.testing.assert_array_equal(seen[0][0], center)

@@ -19,7 +19,7 @@ MUTANTS = [
         "self.khat < self.limit",
         "self.khat < 0.9",
         "weights are used beyond their limit",
-        PARTS,
+        NUMBERS,
     ),
     bug(
         "Weights.effective",
@@ -40,7 +40,7 @@ MUTANTS = [
         "rng.permutation(rows)",
         "rows",
         "resampled draws are in the order of the draws",
-        PARTS,
+        NUMBERS,
     ),
     bug(
         "smooth",
@@ -146,7 +146,7 @@ MUTANTS = [
         "self.shift_error <= np.maximum(mean, other.shift_error)",
         "self.shift_error >= np.maximum(mean, other.shift_error)",
         "the blunter of two comparisons is taken",
-        BOTH,
+        NUMBERS,
     ),
     bug(
         "Comparison.known",
@@ -167,7 +167,7 @@ MUTANTS = [
         '"adapt_mass_matrix": False',
         '"adapt_mass_matrix": True',
         "the mass matrix is thrown away in the warm-up",
-        CORRECTIONS,
+        NUMBERS,
     ),
     bug("_matrix", "metric.std**2", "metric.std", "the mass matrix has sds for variances", NUMBERS),
     bug(
@@ -203,7 +203,7 @@ MUTANTS = [
         "np.concatenate(rows)[:, chosen]",
         "np.concatenate(rows)[:, : len(chosen)]",
         "covariances are with the first coordinates",
-        CORRECTIONS,
+        NUMBERS,
     ),
     bug(
         "linear_response",
@@ -307,6 +307,7 @@ MUTANTS = [
         "found.wrong if not gain.clearly_below(worth)",
         "noise makes a fit unfinished",
         VERDICT,
+        "only a conclusive gain gets there, which is clearly above or clearly below",
     ),
     bug(
         "_corrects",

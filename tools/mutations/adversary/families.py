@@ -30,7 +30,7 @@ MUTANTS = [
         "root / np.sqrt(self.base.variance)",
         "root",
         "heavy bases get scales that are too wide",
-        f"{CONTRACT} -k full-rank",
+        "tests/families/test_scores.py",
     ),
     bug(
         "FullRank.for_quadratic",
@@ -51,7 +51,7 @@ MUTANTS = [
         "gradient @ self._host_scale()",
         "self._host_scale() @ gradient",
         "gradients are whitened by the transposed root",
-        f"{CONTRACT} -k full-rank",
+        "tests/families/test_scores.py",
     ),
     bug(
         "FullRank.scale_gradient",

@@ -210,7 +210,7 @@ MUTANTS = [
         "one digit more than is meant",
         REPORT,
     ),
-    bug("times", "(min, max)", "(max, min)", "a range of factors is printed backwards", REPORT),
+    bug("times", "(min, max)", "(max, min)", "a range of factors is printed backwards", LANES),
     bug(
         "duration",
         '(3600.0, "hours"), (60.0, "minutes")',

@@ -99,7 +99,7 @@ MUTANTS = [
         "self.shorten * length",
         "length",
         "a lost step is tried again at full length",
-        NEWTON,
+        TAKEN_BACK,
     ),
     bug(
         "Newton.step",
@@ -171,7 +171,7 @@ MUTANTS = [
         "np.zeros((1, dim))",
         "np.ones((1, dim))",
         "no search starts from where q is",
-        MODE,
+        TAKEN_BACK,
     ),
     bug(
         "ModeSearch.step",

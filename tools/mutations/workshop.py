@@ -78,7 +78,7 @@ PROGRAMS = Path(tempfile.gettempdir()) / "quietgrad-mutations-programs"
 FAILED = ("FAILED ", "ERROR ")
 # A file that says that tests ran in a process of their own, all of the selection.
 ALONE = "alone"
-# Of how many files these are at most, where nothing but files was selected: nobody knows their times there.
+# How many files these are at most, where nothing but files was selected.
 ALONE_FILES = 3
 # How many files of tests are added to a selection because they pass through a block.
 FURTHER = 3

@@ -35,6 +35,14 @@ def test_the_cost_of_a_step_is_in_microseconds(pace, microseconds):
     assert (lane.seconds_to_mark, lane.steps_to_mark) == (2.0, 200)
 
 
+def test_a_row_says_what_there_is_and_a_dash_for_the_rest():
+    lane = lane_of(2e-3)
+    assert lane.cells() == ("a", "2", "200", "-1.00", "3.0", "2000", "–")
+    values = {name: getattr(lane, name) for name in Lane.__dataclass_fields__}
+    never = Lane(**{**values, "seconds_to_mark": None, "steps_to_mark": None, "status": "stalled"})
+    assert never.cells() == ("a", "never", "–", "-1.00 (stalled)", "3.0", "2000", "–")
+
+
 def test_noise_costs_what_it_takes_to_average_it_away():
     """Variance times seconds: the same for a half of the variance at twice the time."""
     lane = lane_of(2e-3)

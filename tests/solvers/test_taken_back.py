@@ -118,3 +118,13 @@ def test_a_search_for_the_mode_begins_where_q_is():
         np.testing.assert_allclose(found.z, np.zeros(2), atol=1e-4)
         assert len(seen[0]) == searches
         np.testing.assert_array_equal(seen[0][0], center)
+
+
+def test_what_is_left_at_a_mode_are_the_nats_to_the_top(target):
+    """Of a quadratic, from anywhere: half of the squared distance in its own metric."""
+    points, z = Points(target, np.dtype(float)), np.array([1.0, -2.0])
+    height = -0.5 * float(z @ PRECISION @ z)
+    mode = ModeSearch(newton_steps=1).settle(points, z, -height, lambda: None)
+    assert mode is not None
+    assert mode.left == pytest.approx(-height, rel=1e-6)
+    np.testing.assert_allclose(mode.precision, PRECISION, rtol=1e-6)

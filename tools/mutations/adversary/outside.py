@@ -25,14 +25,14 @@ MUTANTS = [
         "limit = None if seconds is None else left",
         "limit = None",
         "the limit of the whole call is nobody's",
-        MANY,
+        "tests/test_shared_seconds.py",
     ),
     bug(
         "fit_many",
         "limit = None if seconds is None else left",
         "limit = seconds",
         "every fit has the seconds of all",
-        MANY,
+        "tests/test_shared_seconds.py",
     ),
     bug("fit_many", "if len(raised) == count:", "if raised:", "one bad data set stops all", MANY),
     bug(

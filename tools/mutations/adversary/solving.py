@@ -141,7 +141,7 @@ MUTANTS = [
         "0.5 * float(gradient @ step)",
         "float(gradient @ step)",
         "the decrement counts twice",
-        MODE,
+        TAKEN_BACK,
         "a mode is settled to half the nats; both are far below a gain",
     ),
     bug(

@@ -128,3 +128,16 @@ def test_what_is_left_at_a_mode_are_the_nats_to_the_top(target):
     assert mode is not None
     assert mode.left == pytest.approx(-height, rel=1e-6)
     np.testing.assert_allclose(mode.precision, PRECISION, rtol=1e-6)
+
+
+@pytest.mark.parametrize("outside", [jnp.nan, -jnp.inf])
+def test_newton_steps_pull_their_draws_to_where_the_density_is_finite(outside):
+    """Of a normal that is cut off at three, from a q that is twice as wide: the step is exact."""
+    target = qg.Target.from_logdensity(
+        lambda z: jnp.where(jnp.all(jnp.abs(z) < 3), -0.5 * z @ PRECISION @ z, outside), dim=2
+    )
+    q = qg.FullRank.init(2, key=jr.key(0)).for_quadratic(np.array([0.2, -0.3]), np.eye(2) / 4)
+    step = Newton().step(session_of(target, q), NewtonState(q), None)
+    assert step.end is None
+    np.testing.assert_allclose(step.members[0].mean(), np.zeros(2), atol=1e-6)
+    np.testing.assert_allclose(step.state.precision, PRECISION, rtol=1e-6)

@@ -127,7 +127,7 @@ MUTANTS = [
         "self.pull**pull * many",
         "many",
         "gradients are taken where they are not finite",
-        NEWTON,
+        TAKEN_BACK,
     ),
     bug(
         "Newton._averages",

@@ -260,8 +260,9 @@ def _run(
         stored = {name: known.get(name, {}) for name in stamps}
         waiting = [name for name, one in stored.items() if one.get("outcome") == DOUBTFUL]
         waiting = [name for name in waiting if stored[name]["stamp"] == stamps[name]]
-        # Those that nobody has judged come first.
-        for number, change in enumerate(sorted(chosen, key=lambda change: change.name in known), 1):
+        # Those that nobody has judged come first, and of them those that need no process of their own.
+        first = sorted(chosen, key=lambda c: (c.name in known, not _within_function(c)))
+        for number, change in enumerate(first, 1):
             judged = _is_judged(stored[change.name], stamps[change.name])
             if change.name in waiting or (judged and not again):
                 continue
@@ -296,6 +297,16 @@ def _run(
             path.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
         confirm(workshop, known, waiting)
         path.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
+
+
+def _within_function(change: Change) -> bool:
+    """Whether it is in the body of a function, whose code can be replaced in place."""
+    text = (ROOT / change.file).read_text(encoding="utf-8")
+    line = text.count("\n", 0, change.start) + 1
+    return any(
+        isinstance(node, ast.FunctionDef) and node.body[0].lineno <= line <= (node.end_lineno or line)
+        for node in ast.walk(ast.parse(text))
+    )
 
 
 def _equivalent() -> dict[str, str]:

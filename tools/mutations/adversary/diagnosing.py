@@ -110,7 +110,7 @@ MUTANTS = [
         "self._adapting = False",
         "self._adapting = True",
         "steps go on adapting in later rounds",
-        PARTS,
+        "tests/diagnostics/test_fixed_steps.py",
     ),
     bug("by_weights", "(mean - own) / std", "(own - mean) / std", "the shift has the wrong sign", BOTH),
     bug(

@@ -237,7 +237,7 @@ MUTANTS = [
         "log_probs[name] / scale",
         "log_probs[name]",
         "likelihoods of a subsampled plate are scaled up",
-        "tests/adapters/test_numpyro_target.py tests/adapters/test_arviz.py",
+        "tests/adapters/test_subsampled_rows.py",
     ),
     bug(
         "NumpyroModel._log_likelihood",

@@ -20,6 +20,7 @@ def test_rows_of_a_subsampled_plate_count_once_by_themselves():
             numpyro.sample("y", dist.Normal(mu, 2.0), obs=y)
 
     target = qg.Target.from_numpyro(model, jnp.asarray(Y))
+    assert target.model is not None
     found = target.model.log_likelihoods({"mu": jnp.asarray(0.7)})["y"]
     rows = scipy.stats.norm.logpdf(Y, 0.7, 2.0)
     np.testing.assert_allclose(found, rows, rtol=1e-6)

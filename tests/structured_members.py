@@ -14,7 +14,10 @@ def away(q, seed=0):
     """A member with no parameter at zero."""
     noise = np.random.default_rng(seed)
     params, static = eqx.partition(q, eqx.is_inexact_array)
-    moved = jax.tree.map(lambda x: x + 0.3 * jnp.asarray(noise.normal(size=x.shape)), params)
+    # Without a program for each shape.
+    moved = jax.tree.map(
+        lambda x: jnp.asarray(np.asarray(x) + 0.3 * noise.normal(size=x.shape).astype(x.dtype)), params
+    )
     return eqx.combine(moved, static)
 
 
@@ -26,8 +29,8 @@ STRUCTURES = [
 
 
 def member(structure, kind, seed=0):
-    made = {"arrowhead": Arrowhead, "chain": Chain}[kind]
-    return away(made.init(structure.dim, key=jr.key(seed), structure=structure.with_kind(kind)), seed)
+    made = eqx.filter_jit({"arrowhead": Arrowhead, "chain": Chain}[kind].init)
+    return away(made(structure.dim, key=jr.key(seed), structure=structure.with_kind(kind)), seed)
 
 
 def arrays_within(jaxpr):

@@ -10,21 +10,40 @@ from structured_members import STRUCTURES, arrays_within, member
 from subjects import cast
 
 import quietgrad as qg
+from quietgrad import structure as structures_of
 from quietgrad.families import Arrowhead, Chain, MeanField
 from quietgrad.session import Problem, Recorder
-from quietgrad.solvers import BlockNewton
-from quietgrad.solvers.block_steps import averages, decrement, newton_step, own_curvature
-from quietgrad.structure import Structure, blocks_of_hessian, product_count, root_of_inverse, solve
+from quietgrad.solvers import BlockNewton, block_steps
+from quietgrad.solvers.block_steps import decrement
+from quietgrad.structure import Structure, product_count
 
+# Each is one program: by themselves they are some hundred small ones.
+averages, newton_step, own_curvature, blocks_of_hessian, root_of_inverse, solve = map(
+    eqx.filter_jit,
+    (
+        *(block_steps.averages, block_steps.newton_step, block_steps.own_curvature),
+        *(structures_of.blocks_of_hessian, structures_of.root_of_inverse, structures_of.solve),
+    ),
+)
 KINDS = ["arrowhead", "chain"]
 CASES = [(structure, kind) for structure in STRUCTURES for kind in KINDS]
 structures = pytest.mark.parametrize(("structure", "kind"), CASES, ids=str)
 
 
+@eqx.filter_jit
+def covariance_of(q):
+    return q.covariance_matmul(jnp.eye(q.dim))
+
+
 def quadratic(structure, kind, seed=5):
     """A precision with the structure's zeros, and a mean."""
-    matrix = np.asarray(member(structure, kind, seed).covariance_matmul(jnp.eye(structure.dim)))
+    matrix = covariance_of(member(structure, kind, seed))
     return jnp.asarray(np.linalg.inv(matrix)), jr.normal(jr.key(seed), (structure.dim,))
+
+
+@eqx.filter_jit
+def for_blocks(q, mean, blocks):
+    return q.for_blocks(mean, blocks)
 
 
 def gaussian(precision, mean):
@@ -87,8 +106,8 @@ def test_elimination_solves_and_finds_the_covariance(structure, kind, key):
     solved = structure.join(*solve(blocks, structure.split(right)))
     # Condition numbers of these matrices are below 1e4.
     np.testing.assert_allclose(solved, np.linalg.solve(precision, right), rtol=1e-9, atol=1e-10)
-    q = member(structure, kind).for_blocks(mean, blocks)
-    covariance = q.covariance_matmul(jnp.eye(structure.dim))
+    q = for_blocks(member(structure, kind), mean, blocks)
+    covariance = covariance_of(q)
     np.testing.assert_allclose(covariance, np.linalg.inv(precision), rtol=1e-9, atol=1e-10)
     np.testing.assert_array_equal(q.mean(), mean)
 
@@ -103,7 +122,7 @@ def test_one_step_is_exact_for_a_gaussian(structure, kind, key):
     found = averages(gaussian(precision, mean), q, jnp.concatenate([e, -e]), e)
     step = newton_step(q, found)
     np.testing.assert_allclose(step.q.mean(), mean, rtol=1e-9, atol=1e-10)
-    covariance = step.q.covariance_matmul(jnp.eye(structure.dim))
+    covariance = covariance_of(step.q)
     np.testing.assert_allclose(covariance, np.linalg.inv(precision), rtol=1e-9, atol=1e-10)
     assert step.clipped == 0
 
@@ -141,16 +160,22 @@ def test_steps_are_those_of_the_dense_formula(structure, kind, key):
     log_density, q = counts(structure), narrow(member(structure, kind, 2))
     some, many = jr.normal(key, (2, 4, structure.dim))
     before, precision = None, None
-    for rho in (1.0, 0.3):
-        step = newton_step(q, averages(log_density, q, many, some), before, rho)
-        assert step.clipped == 0
+
+    @eqx.filter_jit
+    def dense(q):
         hessians = jax.vmap(jax.hessian(log_density))(jax.vmap(q.transport)(some))
+        return hessians, jax.vmap(jax.grad(log_density))(jax.vmap(q.transport)(many))
+
+    for rho in (1.0, 0.3):
+        step = newton_step(q, averages(log_density, q, many, some), before, jnp.asarray(rho))
+        assert step.clipped == 0
+        hessians, gradients = dense(q)
         fresh = -np.mean(hessians, axis=0)
         precision = fresh if precision is None else (1 - rho) * precision + rho * fresh
-        gradient = np.mean(jax.vmap(jax.grad(log_density))(jax.vmap(q.transport)(many)), axis=0)
+        gradient = np.mean(gradients, axis=0)
         center = np.asarray(q.mean()) + rho * np.linalg.solve(precision, gradient)
         np.testing.assert_allclose(step.q.mean(), center, rtol=1e-8, atol=1e-9)
-        covariance = step.q.covariance_matmul(jnp.eye(structure.dim))
+        covariance = covariance_of(step.q)
         np.testing.assert_allclose(covariance, np.linalg.inv(precision), rtol=1e-7, atol=1e-9)
         q, before = step.q, step.curvature
 
@@ -161,7 +186,7 @@ def test_steps_of_the_solver_are_whole_ones_and_then_ever_shorter(after):
     structure = STRUCTURES[0]
     precision, mean = quadratic(structure, "arrowhead")
     blocks = blocks_of_hessian(lambda v: precision @ v, structure, np.dtype(float))
-    q = member(structure, "arrowhead").for_blocks(mean + 1, blocks)
+    q = for_blocks(member(structure, "arrowhead"), mean + 1, blocks)
     target = qg.Target.from_logdensity(gaussian(precision, mean), dim=structure.dim)
     session, solver = Recorder(Problem(target, q), key=jr.key(0)), BlockNewton()
     begun = solver.init(session, session.candidate(q, 0))
@@ -186,7 +211,7 @@ def test_curvature_that_is_no_peak_is_made_one(kind, key):
     step = newton_step(q, found)
     assert step.clipped > 0.01
     assert found.gradient @ (step.q.mean() - q.mean()) > 0
-    covariance = np.asarray(step.q.covariance_matmul(jnp.eye(q.dim)))
+    covariance = np.asarray(covariance_of(step.q))
     assert np.linalg.eigvalsh(covariance)[0] > 0
     # No scale grows more than the bound on the curvature allows.
     assert np.all(np.diagonal(covariance) < 1.001e3 * np.asarray(q.variance()))
@@ -211,13 +236,13 @@ def test_decrement_is_what_a_step_gains(kind, key):
     precision, mean = quadratic(structure, kind)
     shift = 0.1 * jr.normal(key, mean.shape)
     blocks = blocks_of_hessian(lambda v: precision @ v, structure, np.dtype(float))
-    q = member(structure, kind).for_blocks(mean + shift, blocks)
+    q = for_blocks(member(structure, kind), mean + shift, blocks)
     e = jr.normal(key, (8, 16, structure.dim))
     gain = decrement(gaussian(precision, mean), q, e)
     # The covariance is right, so that the score takes away all noise but that of scales by the shift.
     assert gain.error > 0
     assert abs(gain.nats - 0.5 * shift @ precision @ shift) < 5 * gain.error
-    there = decrement(gaussian(precision, mean), member(structure, kind).for_blocks(mean, blocks), e)
+    there = decrement(gaussian(precision, mean), for_blocks(member(structure, kind), mean, blocks), e)
     assert abs(there.nats) < 1e-20
 
 
@@ -229,7 +254,7 @@ def test_decrement_in_the_metric_of_the_target(kind, key):
     precision, mean = quadratic(structure, kind)
     blocks = blocks_of_hessian(lambda v: precision @ v, structure, np.dtype(float))
     shift = 0.2 * jr.normal(key, mean.shape)
-    q = member(structure, kind).for_blocks(mean + shift, jax.tree.map(lambda x: x / 9, blocks))
+    q = for_blocks(member(structure, kind), mean + shift, jax.tree.map(lambda x: x / 9, blocks))
     e = jr.normal(key, (8, 32, structure.dim))
     both = jnp.concatenate([e, -e], axis=1)
     log_density = gaussian(precision, mean)
@@ -289,7 +314,7 @@ def test_own_curvature_is_the_precision(kind):
     q = member(structure, kind)
     own = own_curvature(q)
     basis = columns(own.basis.times, structure).T
-    covariance = np.asarray(q.covariance_matmul(jnp.eye(structure.dim)))
+    covariance = np.asarray(covariance_of(q))
     expected = basis.T @ np.linalg.inv(covariance) @ basis
     np.testing.assert_allclose(as_dense(own.matrix, structure), expected, rtol=0, atol=1e-9)
 

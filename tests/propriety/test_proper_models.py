@@ -88,6 +88,17 @@ def test_a_spike_has_infinite_mass_from_the_power_of_one_on(power, found, place,
         assert "spike along coordinate 0" in told.hint
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_search_that_begins_on_a_spike_stays_there(dtype):
+    """There is nothing to gain from finer grids, so that it ends as soon as it may."""
+    tiny = np.finfo(dtype).tiny
+    target = qg.Target.from_logdensity(lambda z: -1.5 * jnp.log(jnp.abs(z[0]) + tiny) - z[0] ** 2, dim=1)
+    for std in (1e-3, 0.05, 1.0):
+        told = spike(probe_of(target, dtype), np.zeros(1), np.full(1, std), [0], start_std=np.ones(1))
+        assert told is not None
+        assert told.status is Status.COLLAPSED
+
+
 def test_a_narrow_normal_is_no_spike():
     for std in (1e-2, 1e-5, 1e-8, 1e-11):
         target = qg.Target.from_logdensity(lambda z, s=std: -0.5 * jnp.sum((z / s) ** 2), dim=1)

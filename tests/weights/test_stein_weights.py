@@ -21,6 +21,7 @@ from literal import (
 )
 from oracles import assert_same
 
+from quietgrad import stein_weights
 from quietgrad.estimators import estimator, weights
 from quietgrad.estimators.weights import (
     FOLDS,
@@ -138,6 +139,14 @@ def test_what_a_fit_takes_from_the_draws_sums_to_zero_however_ill_conditioned_it
     taken = np.asarray(GRAM_SOLVERS[name]().apply(gram, gram, jnp.mean(jnp.diagonal(gram))))
     # Some roundings of numbers of their size.
     assert np.all(np.abs(np.sum(taken, axis=1)) <= 1e-12 * np.sum(np.abs(taken), axis=1))
+
+
+@pytest.mark.parametrize(
+    ("points", "scores"), [((6, 2), (6, 3)), ((6, 2), (5, 2)), ((6,), (6,)), ((3, 6, 2), (6, 2))]
+)
+def test_points_and_scores_of_other_shapes_are_refused(points, scores):
+    with pytest.raises(ValueError, match=r"must both have the shape \(draws, dim\)"):
+        stein_weights(jnp.ones(points), jnp.ones(scores))
 
 
 def test_uniform_weights_are_equal(key):

@@ -78,7 +78,9 @@ def main(arguments: list[str] | None = None) -> int:
         return _summary([m for m in chosen if m.name in known], known)
     os.nice(options.nice)
     random.Random(0).shuffle(chosen)
-    chosen.sort(key=lambda mutant: mutant.name in known)  # those that nobody has judged come first
+    # Those that nobody has judged come first, then kills that were never confirmed.
+    outcomes = {name: one["outcome"] for name, one in known.items()}
+    chosen.sort(key=lambda m: (m.name in outcomes, outcomes.get(m.name) != DOUBTFUL))
     with Workshop() as workshop:
         # Of the files as they were copied: what is edited meanwhile is not what is judged.
         stamps = {mutant.name: _stamp(mutant) for mutant in chosen}

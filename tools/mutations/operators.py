@@ -1,7 +1,7 @@
 """Mutants that nobody chose: operators of Python, applied by AST to places drawn at random.
 
-    python -m tools.mutations.operators                   600 mutants, or those that are left of them
-    python -m tools.mutations.operators --count 50        fewer; the first 50 of the same 600
+    python -m tools.mutations.operators                   640 mutants, or those that are left of them
+    python -m tools.mutations.operators --count 50        fewer; the first 50 of the same 640
     python -m tools.mutations.operators --only solvers    those of one room
     python -m tools.mutations.operators --list            the mutants, without running a test
     python -m tools.mutations.operators --survivors       those that were judged and not killed, again
@@ -39,7 +39,7 @@ from .workshop import NONE, ROOT, Workshop, bug_at
 RESULTS = ROOT / "tools" / "mutations" / "operators.json"
 # By the name of a mutant: why no test can see it.
 EQUIVALENT = ROOT / "tools" / "mutations" / "equivalent.json"
-COUNT, SEED = 600, 20261118
+COUNT, SEED = 640, 20261118
 # Processor seconds of tests for one mutant, by what they took before.
 ENOUGH = 7.0
 SWAPS: dict[type[ast.AST], type[ast.AST]] = {
@@ -260,7 +260,9 @@ def _run(
         stored = {name: known.get(name, {}) for name in stamps}
         waiting = [name for name, one in stored.items() if one.get("outcome") == DOUBTFUL]
         waiting = [name for name in waiting if stored[name]["stamp"] == stamps[name]]
-        for number, change in enumerate(chosen, 1):
+        # Those that nobody has judged come first, and of them those that need no process of their own.
+        first = sorted(chosen, key=lambda c: (c.name in known, not _within_function(c)))
+        for number, change in enumerate(first, 1):
             judged = _is_judged(stored[change.name], stamps[change.name])
             if change.name in waiting or (judged and not again):
                 continue
@@ -295,6 +297,16 @@ def _run(
             path.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
         confirm(workshop, known, waiting)
         path.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
+
+
+def _within_function(change: Change) -> bool:
+    """Whether it is in the body of a function, whose code can be replaced in place."""
+    text = (ROOT / change.file).read_text(encoding="utf-8")
+    line = text.count("\n", 0, change.start) + 1
+    return any(
+        isinstance(node, ast.FunctionDef) and node.body[0].lineno <= line <= (node.end_lineno or line)
+        for node in ast.walk(ast.parse(text))
+    )
 
 
 def _equivalent() -> dict[str, str]:

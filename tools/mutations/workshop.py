@@ -78,6 +78,8 @@ PROGRAMS = Path(tempfile.gettempdir()) / "quietgrad-mutations-programs"
 FAILED = ("FAILED ", "ERROR ")
 # A file that says that tests ran in a process of their own, all of the selection.
 ALONE = "alone"
+# How many files these are at most, where nothing but files was selected.
+ALONE_FILES = 3
 # How many files of tests are added to a selection because they pass through a block.
 FURTHER = 3
 # Times of change that no file had before.
@@ -240,6 +242,8 @@ class Workshop:
                 # Classes of a package that is imported twice are not the same: another process.
                 (self.root / ALONE).touch()
                 arguments = ["-m", "pytest", *OPTIONS, f"--jaxtyping-packages={PACKAGE},{CHECKER}"]
+                if all(word.endswith(".py") or word == "-x" for word in selection):
+                    selection = selection[: ALONE_FILES + selection.count("-x")]
                 os.execv(sys.executable, [sys.executable, *arguments, *selection])
             code = int(pytest.main([*OPTIONS, *selection], plugins=plugins))
         except BaseException:

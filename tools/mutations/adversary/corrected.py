@@ -12,7 +12,7 @@ MUTANTS = [
         "diverged > settings.most_diverged",
         "diverged > 100 * settings.most_diverged",
         "a tenth of the moves may diverge",
-        LONG,
+        "tests/diagnostics/test_said_numbers.py",
     ),
     bug(
         "Settled.objection",
@@ -33,7 +33,7 @@ MUTANTS = [
         "self.drift > 1",
         "self.drift < 0",
         "chains that still move are used",
-        LONG,
+        "tests/diagnostics/test_said_numbers.py",
     ),
     bug(
         "Settled.within_reach",

@@ -3,6 +3,7 @@
 from .bug import bug
 
 PARTS = CORRECTIONS = VERDICT = BOTH = "tests/diagnostics"
+NUMBERS = "tests/diagnostics/test_said_numbers.py"
 TAIL = "tests/propriety"
 
 MUTANTS = [
@@ -18,7 +19,7 @@ MUTANTS = [
         "self.khat < self.limit",
         "self.khat < 0.9",
         "weights are used beyond their limit",
-        PARTS,
+        NUMBERS,
     ),
     bug(
         "Weights.effective",
@@ -32,14 +33,14 @@ MUTANTS = [
         "(rng.random() + np.arange(count)) / count",
         "np.arange(count) / count",
         "resampling begins at the same place",
-        PARTS,
+        NUMBERS,
     ),
     bug(
         "Weights.resample",
         "rng.permutation(rows)",
         "rows",
         "resampled draws are in the order of the draws",
-        PARTS,
+        NUMBERS,
     ),
     bug(
         "smooth",
@@ -109,7 +110,7 @@ MUTANTS = [
         "self._adapting = False",
         "self._adapting = True",
         "steps go on adapting in later rounds",
-        PARTS,
+        "tests/diagnostics/test_fixed_steps.py",
     ),
     bug("by_weights", "(mean - own) / std", "(own - mean) / std", "the shift has the wrong sign", BOTH),
     bug(
@@ -145,7 +146,7 @@ MUTANTS = [
         "self.shift_error <= np.maximum(mean, other.shift_error)",
         "self.shift_error >= np.maximum(mean, other.shift_error)",
         "the blunter of two comparisons is taken",
-        BOTH,
+        NUMBERS,
     ),
     bug(
         "Comparison.known",
@@ -166,9 +167,9 @@ MUTANTS = [
         '"adapt_mass_matrix": False',
         '"adapt_mass_matrix": True',
         "the mass matrix is thrown away in the warm-up",
-        CORRECTIONS,
+        NUMBERS,
     ),
-    bug("_matrix", "metric.std**2", "metric.std", "the mass matrix has sds for variances", CORRECTIONS),
+    bug("_matrix", "metric.std**2", "metric.std", "the mass matrix has sds for variances", NUMBERS),
     bug(
         "nuts_start",
         "float(q.dim**-0.25)",
@@ -202,7 +203,7 @@ MUTANTS = [
         "np.concatenate(rows)[:, chosen]",
         "np.concatenate(rows)[:, : len(chosen)]",
         "covariances are with the first coordinates",
-        CORRECTIONS,
+        NUMBERS,
     ),
     bug(
         "linear_response",
@@ -210,13 +211,14 @@ MUTANTS = [
         "some",
         "a coordinate is looked up in the wrong place",
         CORRECTIONS,
+        "every family with a linear response has its location first among its numbers",
     ),
     bug(
         "stays_away",
         "np.argsort(-mass)",
         "np.argsort(mass)",
         "the lightest of far places is looked at",
-        BOTH,
+        NUMBERS,
     ),
     bug(
         "stays_away",
@@ -255,7 +257,7 @@ MUTANTS = [
         "metric.covariance / np.outer(metric.std, metric.std)",
         "metric.covariance",
         "correlations are covariances",
-        BOTH,
+        NUMBERS,
     ),
     bug(
         "Metric.pull",
@@ -283,7 +285,7 @@ MUTANTS = [
         "share > evidence.settings.most_bad",
         "share > 0.5",
         "half of the draws may be bad",
-        VERDICT,
+        NUMBERS,
     ),
     bug(
         "_restarts",
@@ -305,13 +307,14 @@ MUTANTS = [
         "found.wrong if not gain.clearly_below(worth)",
         "noise makes a fit unfinished",
         VERDICT,
+        "only a conclusive gain gets there, which is clearly above or clearly below",
     ),
     bug(
         "_corrects",
         "weights.effective < settings.worth",
         "weights.effective < 1",
         "one effective draw is enough to correct",
-        VERDICT,
+        NUMBERS,
     ),
     bug(
         "judge",

@@ -30,7 +30,7 @@ MUTANTS = [
         "root / np.sqrt(self.base.variance)",
         "root",
         "heavy bases get scales that are too wide",
-        f"{CONTRACT} -k full-rank",
+        "tests/families/test_scores.py",
     ),
     bug(
         "FullRank.for_quadratic",
@@ -51,7 +51,7 @@ MUTANTS = [
         "gradient @ self._host_scale()",
         "self._host_scale() @ gradient",
         "gradients are whitened by the transposed root",
-        f"{CONTRACT} -k full-rank",
+        "tests/families/test_scores.py",
     ),
     bug(
         "FullRank.scale_gradient",
@@ -65,7 +65,7 @@ MUTANTS = [
         "covariance / other.base.variance",
         "covariance",
         "a start is wider than what it starts from",
-        "tests/families/test_starting.py",
+        "tests/families/test_scores.py",
     ),
     bug(
         "host_pack",
@@ -135,7 +135,7 @@ MUTANTS = [
         "-jax.nn.softmax(log_joint)",
         "-jax.nn.softmax(self.logits)",
         "the score has the prior weights",
-        f"{CONTRACT} -k mixture",
+        "tests/families/test_scores.py",
     ),
     bug(
         "Mixture._host_carry",
@@ -226,7 +226,7 @@ MUTANTS = [
         "jr.fold_in(key, LOOK)",
         "key",
         "looks have the draws of the step that they choose for",
-        QUIET,
+        "tests/estimators/test_looks.py",
     ),
     bug("QuietState.paired", ">= 2", ">= 1", "pairs are taken where sticking was best", QUIET),
     bug("Quiet._look", "seen.at[2:].set(MOST)", "seen.at[:2].set(MOST)", "odd draws are paired", QUIET),

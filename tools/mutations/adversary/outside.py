@@ -2,6 +2,7 @@
 
 from .bug import bug
 
+LANES = "tests/test_lanes.py"
 MANY = "tests/test_many.py"
 RESTARTS = "tests/test_restarts.py"
 RACE = "tests/test_racing.py"
@@ -24,14 +25,14 @@ MUTANTS = [
         "limit = None if seconds is None else left",
         "limit = None",
         "the limit of the whole call is nobody's",
-        MANY,
+        "tests/test_shared_seconds.py",
     ),
     bug(
         "fit_many",
         "limit = None if seconds is None else left",
         "limit = seconds",
         "every fit has the seconds of all",
-        MANY,
+        "tests/test_shared_seconds.py",
     ),
     bug("fit_many", "if len(raised) == count:", "if raised:", "one bad data set stops all", MANY),
     bug(
@@ -70,9 +71,7 @@ MUTANTS = [
         "starts that are behind are finished",
         RESTARTS,
     ),
-    bug(
-        "_distance", "np.maximum(a.std, b.std)", "1.0", "starts differ in units and not in sds", RESTARTS
-    ),
+    bug("_distance", "np.maximum(a.std, b.std)", "1.0", "starts differ in units and not in sds", LANES),
     bug(
         "_agreement",
         "if number != best:",
@@ -100,7 +99,7 @@ MUTANTS = [
         "self.variance * self.microseconds",
         "self.variance / self.microseconds",
         "costs are divided by",
-        RACE,
+        LANES,
     ),
     bug(
         "RaceResult.recommendation",
@@ -109,7 +108,7 @@ MUTANTS = [
         "the last to be done is called first",
         RACE,
     ),
-    bug("_lane", "1e6 * done.pace", "1e3 * done.pace", "microseconds are milliseconds", RACE),
+    bug("_lane", "1e6 * done.pace", "1e3 * done.pace", "microseconds are milliseconds", LANES),
     bug(
         "late_rise",
         "np.median(after) - np.median(before)",
@@ -211,7 +210,7 @@ MUTANTS = [
         "one digit more than is meant",
         REPORT,
     ),
-    bug("times", "(min, max)", "(max, min)", "a range of factors is printed backwards", REPORT),
+    bug("times", "(min, max)", "(max, min)", "a range of factors is printed backwards", LANES),
     bug(
         "duration",
         '(3600.0, "hours"), (60.0, "minutes")',
@@ -238,7 +237,7 @@ MUTANTS = [
         "log_probs[name] / scale",
         "log_probs[name]",
         "likelihoods of a subsampled plate are scaled up",
-        "tests/adapters/test_numpyro_target.py tests/adapters/test_arviz.py",
+        "tests/adapters/test_subsampled_rows.py",
     ),
     bug(
         "NumpyroModel._log_likelihood",

@@ -153,7 +153,8 @@ def test_claims_follow_the_rows(study):
     assert len(good) == len(bad) == 1 + 1 + 4 + 5
     assert all("does not hold" in line for line in bad[:2])
     assert all("**holds**" in line for line in good[:2])
-    assert "above CD-k" in good[2]
+    assert "rows of the fit, above CD-k" in good[2]
+    assert "rows held back, not told apart from CD-k" in good[2]
     assert "below persistent CD" in bad[2]
     assert [line for line in good if "three of five: holds" in line]
     assert [line for line in bad if "three of five: is not shown" in line]

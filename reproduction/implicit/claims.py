@@ -190,7 +190,8 @@ def _of_energies(rows: Rows) -> list[str]:
             for method, name in LIKELIHOOD_CONTENDERS.items():
                 other = likelihoods(rows, problem, method, key)
                 words.append(against(ours, other))
-                gaps.append(f"{words[-1]} {name} by {np.mean(ours) - np.mean(other):+.4f}")
+                word = f"{words[-1]} from" if words[-1] == "not told apart" else words[-1]
+                gaps.append(f"{word} {name} ({np.mean(ours) - np.mean(other):+.4f})")
             above[key] += all(word == "above" for word in words)
             told.append(f"{title}, {' and '.join(gaps)}")
         seeds = len(likelihoods(rows, problem, "stein"))

@@ -29,6 +29,8 @@ SHOWN_BY_DIMENSION = (
 BAR = 0.25
 # The best fit of all is drawn this far below itself.
 LEAST_GAP = 1e-5
+# Distances beyond this many deviations are not shown.
+FARTHEST = 1.5
 COLORS = ("#888888", "#0072b2", "#d55e00", "#009e73", "#cc79a7")
 SHOWN_METHODS = dict(zip(("uivi", "uivi-stein", "sivi", "particles", "ksivi"), COLORS, strict=True))
 
@@ -116,6 +118,8 @@ def _distances(rows: list[dict[str, Any]], file: Path) -> None:
         floor = distance(rows, target, "reference")
         if floor is not None:
             axis.axhline(floor[0], color="black", linewidth=0.8, linestyle=":", label="reference")
+        # What diverged is above the panel.
+        axis.set_ylim(top=min(axis.get_ylim()[1], FARTHEST))
     for row in axes:
         row[0].set_ylabel("sliced Wasserstein distance")
     axes[0][-1].legend(fontsize=7, loc="upper left", bbox_to_anchor=(1.02, 1.0))

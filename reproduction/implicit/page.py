@@ -46,7 +46,11 @@ def sections(cells: Path) -> list[str]:
         lines += [f"Draws are compared after {max(seconds):.0f} processor seconds of training.", ""]
     took = {file: rows[0]["cell_seconds"] for file, rows in _files(cells) if "cell_seconds" in rows[0]}
     if took:
-        lines[-1:] = [f"All {len(took)} cells took {sum(took.values()) / 60:.0f} processor minutes.", ""]
+        minutes = sum(took.values()) / 60
+        lines[-1:] = [
+            f"The {len(took)} cells that have a time took {minutes:.0f} processor minutes.",
+            "",
+        ]
     lines += [*said(stored), ""]
     parts = {"scores": scores, "distances": distances, "gradients": gradients, "energies": energies}
     for name, part in parts.items():

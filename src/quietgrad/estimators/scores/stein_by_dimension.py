@@ -9,8 +9,8 @@ from .stein import SteinChain
 from .stein_shared import SteinShared
 
 # The largest dimension of eps for which prior draws that all points share are taken. In the study
-# (docs/implicit.md) they give the better draws for three dimensions, and far worse scores than a chain's
-# path for ten; nothing between has been measured.
+# (docs/implicit.md) they have smaller errors than a chain's path in two and three dimensions, and far
+# larger ones in ten; nothing between has been measured.
 FEW = 3
 
 

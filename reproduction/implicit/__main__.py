@@ -37,7 +37,11 @@ def main(arguments: list[str] | None = None) -> int:
 
 def run(spec: dict[str, Any], cells: Path, only: str = "") -> int:
     """Every cell that is not there yet; what fails is told and makes the exit code 1."""
+    from quietgrad._util.environment import commit as checkout
+
     cells.mkdir(parents=True, exist_ok=True)
+    there = checkout()
+    commit = f"{(there['commit'] or 'none')[:9]}{'+' if there['dirty'] else ''}"
     failed = 0
     for name, compute in plan(spec, cells).items():
         file = cells / f"{name}.json"
@@ -50,13 +54,17 @@ def run(spec: dict[str, Any], cells: Path, only: str = "") -> int:
             failed += 1
             print(f"{name}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
             continue
-        file.write_text(json.dumps(rows, indent=0) + "\n")
-        print(f"{name}: {time.process_time() - began:.0f} processor seconds", flush=True)
+        took = time.process_time() - began
+        made = {"commit": commit, "cell_seconds": round(took, 1)}
+        file.write_text(json.dumps([row | made for row in rows], indent=0) + "\n")
+        print(f"{name}: {took:.0f} processor seconds", flush=True)
     return 1 if failed else 0
 
 
 def plan(spec: dict[str, Any], cells: Path) -> dict[str, Callable[[], list[dict[str, Any]]]]:
     """The cells of a spec by name, in the order in which they are computed."""
+    from .methods import METHODS
+
     cache = cells / "cache"
     made: dict[str, Callable[[], list[dict[str, Any]]]] = {}
 
@@ -68,7 +76,13 @@ def plan(spec: dict[str, Any], cells: Path) -> dict[str, Callable[[], list[dict[
     def distances(name: str, method: str, seed: int) -> list[dict[str, Any]]:
         from .distances_cell import rows
 
-        return rows(name, method, start(name, cache), spec["distances"], seed, cache)
+        tried = kept(f"tuning-distances-{name}-{method}")
+        return rows(name, method, start(name, cache), spec["distances"], seed, tried, cache)
+
+    def tuning_distances(name: str, method: str) -> list[dict[str, Any]]:
+        from .distances_cell import tuning
+
+        return tuning(name, method, start(name, cache), spec["distances"], cache)
 
     def floor(name: str) -> list[dict[str, Any]]:
         from .distances_cell import floor as between_halves
@@ -78,16 +92,34 @@ def plan(spec: dict[str, Any], cells: Path) -> dict[str, Callable[[], list[dict[
     def energies(name: str, method: str, seed: int) -> list[dict[str, Any]]:
         from .energies_cell import rows
 
-        return rows(name, method, spec["energies"], seed)
+        return rows(name, method, spec["energies"], seed, kept(f"tuning-energies-{name}-{method}"))
+
+    def tuning_energies(name: str, method: str) -> list[dict[str, Any]]:
+        from .energies_cell import tuning
+
+        return tuning(name, method, spec["energies"])
+
+    def kept(name: str) -> list[dict[str, Any]]:
+        file = cells / f"{name}.json"
+        return json.loads(file.read_text()) if file.exists() else []
 
     def gradients(name: str, times: int, seed: int) -> list[dict[str, Any]]:
         from .gradients_cell import rows
 
         return rows(name, times, spec["gradients"], seed)
 
+    # Rates and numbers of chains are chosen for each method and problem on seeds of their own.
+    for name in spec["distances"]["targets"] if "tuning" in spec["distances"] else []:
+        for method in (m for m in spec["distances"]["methods"] if m in METHODS):
+            cell = functools.partial(tuning_distances, name, method)
+            made[f"tuning-distances-{name}-{method}"] = cell
+    for name in spec["energies"]["problems"] if "tuning" in spec["energies"] else []:
+        for method in spec["energies"]["methods"]:
+            cell = functools.partial(tuning_energies, name, method)
+            made[f"tuning-energies-{name}-{method}"] = cell
     # One seed after the other: a run that is stopped has whole comparisons.
     for seed in range(spec["seeds"]):
-        for name in spec["scores"]["targets"]:
+        for name in spec["scores"]["targets"] if seed < spec["scores"].get("seeds", seed + 1) else []:
             made[f"scores-{name}-{seed}"] = functools.partial(scores, name, seed)
         for name in spec["distances"]["targets"]:
             made[f"distances-{name}-reference"] = functools.partial(floor, name)
@@ -115,6 +147,8 @@ def start(name: str, cache: Path) -> Any:
 
     from .targets import target_of
 
+    # The waveforms have one start, whatever the dimension of eps.
+    name = name.rstrip("-0123456789")
     file = cache / f"start-{name}.npz"
     if not file.exists():
         cache.mkdir(parents=True, exist_ok=True)

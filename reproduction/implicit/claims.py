@@ -1,5 +1,6 @@
 """The study's claims, judged in words from the cells: nothing here is typed in but the bars."""
 
+from collections import defaultdict
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,11 @@ LEVEL = 0.90
 PLAIN = "UIVI, 5 + 5 states"
 STEIN_SCORE = "Stein order 1, all points"
 DEFAULT = "the default"
+# The likelihoods of an energy, and whom Stein weights are compared with there.
+LIKELIHOODS = {"train": "rows of the fit", "log_likelihood": "rows held back"}
+LIKELIHOOD_CONTENDERS = {"cd": "CD-k", "pcd": "persistent CD"}
+# Scores of these targets are a series over the dimension of eps.
+SERIES = "waveform-"
 CONTENDERS = ("sivi", "uivi", "ksivi", "particles")
 
 
@@ -48,14 +54,27 @@ def score_shares(rows: Rows) -> dict[str, list[float]]:
         own = [r for r in rows if r["target"] == target]
         shares = []
         for share in order(r["share"] for r in own):
-            at = [r for r in own if r["share"] == share]
-            ours, plain = (
-                float(np.mean([r["median"] for r in at if r["estimator"] == name]))
-                for name in (STEIN_SCORE, PLAIN)
-            )
-            shares.append(ours / plain)
+            shares.append(score_ratio([r for r in own if r["share"] == share], STEIN_SCORE))
         found[target] = shares
     return found
+
+
+def score_ratio(rows: Rows, name: str) -> float:
+    """The median error of an estimate over UIVI's, both means over the seeds of these rows."""
+    ours, plain = (
+        float(np.mean([r["median"] for r in rows if r["estimator"] == title])) for title in (name, PLAIN)
+    )
+    return ours / plain
+
+
+def dimensions(rows: Rows) -> dict[int, Rows]:
+    """The rows of the waveforms at the end of training, by the dimension of eps."""
+    found: dict[int, Rows] = defaultdict(list)
+    for row in rows:
+        if row["share"] == 1.0 and f"{row['target']}-".startswith(SERIES):
+            # The waveforms themselves have an eps of ten dimensions.
+            found[int((row["target"].split("-") + ["10"])[1])].append(row)
+    return {k: found[k] for k in sorted(found)}
 
 
 def gradient_ratio(rows: Rows, rule: str, base: str = "plain mean") -> float:
@@ -81,13 +100,15 @@ def likelihoods(rows: Rows, problem: str, method: str, key: str = "log_likelihoo
     return [r[key] for r in rows if (r["problem"], r["method"]) == (problem, method)]
 
 
-def distance(rows: Rows, target: str, method: str) -> tuple[float, float] | None:
-    """The sliced Wasserstein distance at the end and its standard error, of draws and of seeds."""
-    some = [r for r in rows if (r["target"], r["method"], r["share"]) == (target, method, 1.0)]
+def distance(
+    rows: Rows, target: str, method: str, key: str = "sliced", share: float = 1.0
+) -> tuple[float, float] | None:
+    """A distance after this share of the seconds, and its standard error, of draws and of seeds."""
+    some = [r for r in rows if (r["target"], r["method"], r["share"]) == (target, method, share)]
     if not some:
         return None
-    error = float(np.sqrt(np.mean([r["sliced_error"] ** 2 for r in some]) / len(some)))
-    values = [r["sliced"] for r in some]
+    error = float(np.sqrt(np.mean([r[f"{key}_error"] ** 2 for r in some]) / len(some)))
+    values = [r[key] for r in some]
     if len(some) > 1:
         error = max(error, float(np.std(values, ddof=1) / np.sqrt(len(some))))
     return float(np.mean(values)), error
@@ -126,12 +147,14 @@ def said(stored: dict[str, Rows]) -> list[str]:
 
 def _of_scores(rows: Rows) -> list[str]:
     found = []
+    rows = [r for r in rows if not r["target"].startswith(SERIES)]
     for target, shares in score_shares(rows).items():
+        seeds = len({r["seed"] for r in rows if r["target"] == target})
         worst = max(shares)
         word = "holds" if worst <= SCORE_SHARE else "does not hold"
         found.append(
             f"- **Score, {target}**: at most a quarter of UIVI's median squared error at equal "
-            f"gradients, along training: **{word}** (at most {worst:.2g})."
+            f"gradients, along training: **{word}** (at most {worst:.2g}, {_seeds(seeds)})."
         )
     return found
 
@@ -152,26 +175,33 @@ def _of_gradients(rows: Rows) -> list[str]:
 
 
 def _of_energies(rows: Rows) -> list[str]:
-    found, above, judged = [], 0, 0
+    """Judged on the rows of the fit, whose likelihood is maximised; rows held back are told, too."""
+    found = []
+    above: dict[str, int] = dict.fromkeys(LIKELIHOODS, 0)
+    judged = 0
     for problem in order(r["problem"] for r in rows):
-        ours = likelihoods(rows, problem, "stein")
-        others = {m: likelihoods(rows, problem, m) for m in ("cd", "pcd")}
-        if not ours or not all(others.values()):
+        if not all(likelihoods(rows, problem, m) for m in ("stein", *LIKELIHOOD_CONTENDERS)):
             continue
-        words = {m: against(ours, other) for m, other in others.items()}
         judged += 1
-        above += all(word == "above" for word in words.values())
-        gaps = " and ".join(
-            f"{words[m]} {'CD-k' if m == 'cd' else 'persistent CD'} by "
-            f"{np.mean(ours) - np.mean(other):+.4f}"
-            for m, other in others.items()
-        )
-        found.append(f"- **Likelihood, {problem}** ({_seeds(len(ours))}): {gaps} nats a row held back.")
+        told = []
+        for key, title in LIKELIHOODS.items():
+            ours = likelihoods(rows, problem, "stein", key)
+            words, gaps = [], []
+            for method, name in LIKELIHOOD_CONTENDERS.items():
+                other = likelihoods(rows, problem, method, key)
+                words.append(against(ours, other))
+                word = f"{words[-1]} from" if words[-1] == "not told apart" else words[-1]
+                gaps.append(f"{word} {name} ({np.mean(ours) - np.mean(other):+.4f})")
+            above[key] += all(word == "above" for word in words)
+            told.append(f"{title}, {' and '.join(gaps)}")
+        seeds = len(likelihoods(rows, problem, "stein"))
+        found.append(f"- **Likelihood, {problem}** ({_seeds(seeds)}), nats a row: {'; '.join(told)}.")
     if judged:
-        word = "holds" if above >= ENERGIES_WANTED else "is not shown"
+        fitted, held_back = above["train"], above["log_likelihood"]
+        word = "holds" if fitted >= ENERGIES_WANTED else "is not shown"
         found.append(
             "- **Likelihood above both at equal seconds on at least three of five: "
-            f"{word}** ({above} of {judged} that were run)."
+            f"{word}** (rows of the fit: {fitted} of {judged}; rows held back: {held_back} of {judged})."
         )
     return found
 

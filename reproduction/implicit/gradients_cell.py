@@ -17,7 +17,7 @@ from quietgrad.energy.problem import problem_of as prepared
 from quietgrad.energy.weighting import AbstractWeighting
 from quietgrad.estimators.weights import Ridge
 
-from .energies_cell import METHODS, problem_of
+from .energies_cell import CHAINS, METHODS, problem_of
 
 # Moves of 256 chains in which the step size settles.
 SETTLING = 150
@@ -72,7 +72,7 @@ def _along(problem: Any, spec: dict[str, Any], seed: int) -> dict[float, Any]:
 
     settings = {"steps": steps, "batch_size": spec["batch"], "rate": spec["rate"], "callback": watch}
     key = jr.key(seed)
-    method = METHODS["stein"]
+    method = METHODS["stein"](CHAINS)
     qg.fit_energy(problem.energy, problem.train, method=method, key=key, progress=False, **settings)
     return caught
 

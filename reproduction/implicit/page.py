@@ -7,7 +7,20 @@ from typing import Any
 
 import numpy as np
 
-from .claims import CONTENDERS, DEFAULT, distance, gradient_ratio, interval, likelihoods, order, said
+from .claims import (
+    CONTENDERS,
+    DEFAULT,
+    LIKELIHOODS,
+    SERIES,
+    dimensions,
+    distance,
+    gradient_ratio,
+    interval,
+    likelihoods,
+    order,
+    said,
+    score_ratio,
+)
 
 BEGIN, END = "<!-- study: begin -->", "<!-- study: end -->"
 
@@ -31,6 +44,13 @@ def sections(cells: Path) -> list[str]:
     seconds = {r["seconds"] for r in stored["distances"] if r["method"] in CONTENDERS}
     if seconds:
         lines += [f"Draws are compared after {max(seconds):.0f} processor seconds of training.", ""]
+    took = {file: rows[0]["cell_seconds"] for file, rows in _files(cells) if "cell_seconds" in rows[0]}
+    if took:
+        minutes = sum(took.values()) / 60
+        lines[-1:] = [
+            f"The {len(took)} cells that have a time took {minutes:.0f} processor minutes.",
+            "",
+        ]
     lines += [*said(stored), ""]
     parts = {"scores": scores, "distances": distances, "gradients": gradients, "energies": energies}
     for name, part in parts.items():
@@ -42,9 +62,14 @@ def sections(cells: Path) -> list[str]:
 def rows_of(cells: Path) -> dict[str, list[dict[str, Any]]]:
     """All stored rows by their part, in the order of the plan as far as names have it."""
     stored: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for file in sorted(cells.glob("*.json")):
-        stored[file.stem.split("-")[0]] += json.loads(file.read_text())
+    for part, rows in _files(cells):
+        stored[part.split("-")[0]] += rows
     return stored
+
+
+def _files(cells: Path) -> list[tuple[str, list[dict[str, Any]]]]:
+    """Names of the stored cells, and their rows."""
+    return [(file.stem, json.loads(file.read_text())) for file in sorted(cells.glob("*.json"))]
 
 
 def _mean(values: list[float]) -> float:
@@ -55,7 +80,7 @@ def scores(rows: list[dict[str, Any]]) -> list[str]:
     """Median squared error of the score relative to UIVI's, along training, for each target."""
     lines = ["### Error of the score along training", ""]
     lines += ["![Error of the score relative to UIVI's](images/implicit-scores.svg)", ""]
-    for target in order(row["target"] for row in rows):
+    for target in order(row["target"] for row in rows if not row["target"].startswith(SERIES)):
         own = [row for row in rows if row["target"] == target]
         shares = order(row["share"] for row in own)
         seeds = len({row["seed"] for row in own})
@@ -76,6 +101,28 @@ def scores(rows: list[dict[str, Any]]) -> list[str]:
             cost = _mean([row["cpu_ms"] for row in some])
             lines.append(f"| {name} | {some[0]['gradients'] or '–'} | {ratios} | {cost:.1f} |")
         lines.append("")
+    return lines + by_dimension(rows)
+
+
+def by_dimension(rows: list[dict[str, Any]]) -> list[str]:
+    """Errors on the waveforms at the end of training, by the dimension of eps."""
+    series = dimensions(rows)
+    if len(series) < 2:
+        return []
+    seeds = len({row["seed"] for row in rows if row["target"].startswith(SERIES)})
+    lines = ["### Error of the score by the dimension of ε", ""]
+    lines += ["![Error of the score by the dimension of eps](images/implicit-dimensions.svg)", ""]
+    lines += [
+        f"**waveform**, trained with ε in k dimensions, {seeds} seed{'s' if seeds > 1 else ''}: median",
+        "squared error at the end of training, relative to that of UIVI with 5 + 5 states.",
+        "",
+    ]
+    lines += ["| estimate | " + " | ".join(f"k = {k}" for k in series) + " |"]
+    lines += ["|---" * (1 + len(series)) + "|"]
+    for name in order(row["estimator"] for row in rows):
+        parts = " | ".join(f"{score_ratio(own, name):.2g}" for own in series.values())
+        lines.append(f"| {name} | {parts} |")
+    lines.append("")
     return lines
 
 
@@ -92,14 +139,28 @@ def distances(rows: list[dict[str, Any]]) -> list[str]:
     last = [row for row in rows if row["share"] == 1.0]
     targets, methods = order(r["target"] for r in last), order(r["method"] for r in last)
     lines = ["### Distance to the posterior", ""]
+    lines += ["![Distance to the posterior by seconds](images/implicit-distances.svg)", ""]
     lines += [
-        "Sliced Wasserstein distance to reference draws, in their standard deviations, ± its standard"
+        "Distances to reference draws, in their standard deviations, ± their standard errors, of draws",
+        "and seeds; `reference` is that between two halves of the reference.",
     ]
-    lines += ["error; `reference` is that between two halves of the reference.", ""]
+    for key, title in (("sliced", "sliced Wasserstein"), ("mmd", "MMD")):
+        lines += ["", f"| {title} | " + " | ".join(targets) + " |", "|---" * (1 + len(targets)) + "|"]
+        for method in methods:
+            found = [distance(last, target, method, key) for target in targets]
+            parts = ["–" if d is None else f"{d[0]:.3f} ± {d[1]:.3f}" for d in found]
+            lines.append(f"| {method} | " + " | ".join(parts) + " |")
+    lines += ["", "Rates that were chosen on other seeds, and thousands of steps in these seconds:", ""]
     lines += ["| method | " + " | ".join(targets) + " |", "|---" * (1 + len(targets)) + "|"]
     for method in methods:
-        found = [distance(last, target, method) for target in targets]
-        parts = ["–" if d is None else f"{d[0]:.3f} ± {d[1]:.3f}" for d in found]
+        own = [r for r in last if r["method"] == method and "rate" in r]
+        if not own:
+            continue
+        parts = []
+        for target in targets:
+            at = [r for r in own if r["target"] == target]
+            steps = _mean([r["steps"] for r in at]) / 1000 if at else 0.0
+            parts.append(f"{at[0]['rate']:g}, {steps:.1f}" if at else "–")
         lines.append(f"| {method} | " + " | ".join(parts) + " |")
     lines.append("")
     return lines
@@ -143,10 +204,11 @@ def energies(rows: list[dict[str, Any]]) -> list[str]:
     """Log likelihood of rows held back, and of those of the fit, by problem and method."""
     problems, methods = order(r["problem"] for r in rows), order(r["method"] for r in rows)
     lines = ["### Likelihood of energies", ""]
+    lines += ["![Likelihood of energies by method](images/energy-likelihoods.svg)", ""]
     lines += [
         "Mean log likelihood a row at equal processor seconds, ± half of a 90 % interval over seeds."
     ]
-    for key, title in (("log_likelihood", "rows held back"), ("train", "rows of the fit")):
+    for key, title in LIKELIHOODS.items():
         lines += ["", f"| {title} | " + " | ".join(problems) + " |", "|---" * (1 + len(problems)) + "|"]
         for method in methods:
             parts = []
@@ -158,9 +220,14 @@ def energies(rows: list[dict[str, Any]]) -> list[str]:
                 mean, half = interval(values)
                 parts.append(f"{mean:.4f}" + ("" if np.isnan(half) else f" ± {half:.4f}"))
             lines.append(f"| {method} | " + " | ".join(parts) + " |")
-    took = ", ".join(
-        f"{method} {np.mean([r['steps'] for r in rows if r['method'] == method]):,.0f}"
-        for method in methods
-    )
-    lines += ["", f"Steps in that time, in the mean: {took}.", ""]
+    lines += ["", "Chains and rates that were chosen on other seeds, and steps in these seconds:", ""]
+    lines += ["| method | " + " | ".join(problems) + " |", "|---" * (1 + len(problems)) + "|"]
+    for method in methods:
+        parts = []
+        for problem in problems:
+            own = [r for r in rows if (r["problem"], r["method"]) == (problem, method)]
+            steps = _mean([r["steps"] for r in own]) if own else 0.0
+            parts.append(f"{own[0]['chains']}, {own[0]['rate']:g}, {steps:,.0f}" if own else "–")
+        lines.append(f"| {method} | " + " | ".join(parts) + " |")
+    lines.append("")
     return lines

@@ -15,6 +15,7 @@ from quietgrad.estimators.scores import (
     SharedImportance,
     SteinChain,
     SteinLinearised,
+    SteinShared,
 )
 from quietgrad.estimators.scores.stein import Weighting
 from quietgrad.estimators.weights import Ridge
@@ -35,6 +36,9 @@ ESTIMATORS = {
     ),
     "Stein order 1, linearised points": SteinLinearised(weighting=Weighting(order=1)),
     "linearised importance, 64 nodes": LinearisedImportance(Proposal()),
+    "Stein order 1, 256 shared nodes": SteinShared(256),
+    "Stein order 2, 256 shared nodes": SteinShared(256, order=2),
+    "shared importance, 256 nodes": SharedImportance(256),
     "shared importance, 4096 nodes": SharedImportance(4096),
 }
 

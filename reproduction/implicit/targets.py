@@ -127,6 +127,11 @@ def network(rows: int = 24, width: int = 5) -> Posterior:
     return Posterior(log_density, 3 * width + 1, 10)
 
 
+def with_mixing(make: Callable[[], Posterior], mixing: int) -> Callable[[], Posterior]:
+    """The same posterior for an eps of another dimension."""
+    return lambda: make()._replace(mixing=mixing)
+
+
 TARGETS: dict[str, Callable[[], Posterior]] = {
     "banana": banana,
     "two-modes": two_modes,
@@ -134,6 +139,8 @@ TARGETS: dict[str, Callable[[], Posterior]] = {
     "waveform": waveform,
     "diffusion": diffusion,
     "network": network,
+    # Where shared nodes stop to suffice: the waveforms with an eps of fewer dimensions.
+    **{f"waveform-{k}": with_mixing(waveform, k) for k in (2, 3, 4, 6)},
 }
 
 

@@ -13,10 +13,12 @@ import optax
 from quietgrad.families import split
 
 CHUNK = 20
+# One for all trainings, at a rate of one: another rate is no other program.
+OPTIMIZER = optax.chain(optax.clip_by_global_norm(100.0), optax.adam(1.0))
 
 
 @eqx.filter_jit
-def _steps(estimator, optimizer, target, q, state, moments, key, first, span):
+def _steps(estimator, target, q, state, moments, key, rate, first, span):
     """`CHUNK` steps with a rate that falls along half a cosine over `span` steps."""
     params, rebuild = split(q)
 
@@ -25,8 +27,9 @@ def _steps(estimator, optimizer, target, q, state, moments, key, first, span):
         estimate, state = estimator.step(target, rebuild(params), state, key=jr.fold_in(key, t))
         down = 0.5 * (1 + jnp.cos(jnp.pi * jnp.minimum(t / span, 1.0)))
         grad = jax.tree.map(lambda g: jnp.where(jnp.isfinite(g), -g, 0.0), estimate.grad)
-        updates, moments = optimizer.update(grad, moments, params)
-        updates = jax.tree.map(lambda u: (0.01 + 0.99 * down).astype(u.dtype) * u, updates)
+        updates, moments = OPTIMIZER.update(grad, moments, params)
+        now = rate * (0.01 + 0.99 * down)
+        updates = jax.tree.map(lambda u: now.astype(u.dtype) * u, updates)
         return (optax.apply_updates(params, updates), state, moments), None
 
     (params, state, moments), _ = jax.lax.scan(body, (params, state, moments), first + jnp.arange(CHUNK))
@@ -48,16 +51,13 @@ def train(
 
     The number of steps is set by the pace of the first ones, once they are compiled.
     """
-    optimizer = optax.chain(optax.clip_by_global_norm(100.0), optax.adam(rate))
     state = estimator.init(target, q)
-    moments = optimizer.init(eqx.filter(q, eqx.is_inexact_array))
+    moments = OPTIMIZER.init(eqx.filter(q, eqx.is_inexact_array))
     key = jr.key(seed)
 
     def go(q, state, moments, first, span):
-        out = _steps(
-            estimator, optimizer, target, q, state, moments, key, jnp.asarray(first), jnp.asarray(span)
-        )
-        return jax.block_until_ready(out)
+        settings = (jnp.asarray(x) for x in (rate, first, span))
+        return jax.block_until_ready(_steps(estimator, target, q, state, moments, key, *settings))
 
     go(q, state, moments, 0, 1e9)
     began = time.process_time()

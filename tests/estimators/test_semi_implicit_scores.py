@@ -14,8 +14,10 @@ from quietgrad.estimators.scores import (
     HmcChain,
     LinearisedImportance,
     SharedImportance,
+    SteinByDimension,
     SteinChain,
     SteinLinearised,
+    SteinShared,
 )
 from quietgrad.estimators.scores.stein import Weighting
 from quietgrad.estimators.weights import LeastSquares, Ridge
@@ -72,6 +74,56 @@ def test_stein_scores_of_a_linear_generator_are_exact_but_for_the_penalty(kind, 
     found, _ = eqx.filter_jit(score)(generator, w, eps, score.init(generator), key=jr.key(5))
     assert found.dtype == dtype
     np.testing.assert_allclose(found, gaussian_score(generator, w), rtol=2e-2, atol=2e-2)
+
+
+@pytest.mark.parametrize("nodes", [8, 64])
+@pytest.mark.parametrize("order", [1, 2])
+def test_shared_nodes_are_exact_for_a_linear_generator(nodes, order):
+    """Whatever masses the nodes have: the score is linear in eps, and so are the columns."""
+    generator = generator_of(6, 2, bend=0.0, std=1.0)
+    eps, u = jr.normal(jr.key(3), (5, 2)), jr.normal(jr.key(4), (5, 6))
+    w = generator.shift[None, :] + eps @ generator.linear.T + jnp.exp(generator.log_std)[None, :] * u
+    score = SteinShared(nodes, order=order, penalty=1e-12)
+    found, _ = eqx.filter_jit(score)(generator, w, eps, None, key=jr.key(5))
+    np.testing.assert_allclose(found, gaussian_score(generator, w), rtol=1e-4, atol=1e-4)
+
+
+def test_a_point_that_no_shared_node_reaches_has_the_score_of_the_eps_that_made_it():
+    """Without it, the nearest of nodes that are all far away pulls with all its weight."""
+    generator = generator_of(3, 2, bend=0.5, std=1e-3)
+    eps = jr.normal(jr.key(3), (4, 2))
+    w = jax.vmap(generator)(eps)[0] + 1e-3 * jr.normal(jr.key(4), (4, 3))
+    found, _ = SteinShared(16)(generator, w, eps, None, key=jr.key(5))
+    alone = jax.vmap(generator.conditional_score)(w, eps)
+    np.testing.assert_allclose(found, alone, rtol=1e-6)
+
+
+def test_weights_take_error_from_shared_nodes():
+    """Of the same number of nodes, on a network that bends, with a wide margin."""
+    generator = generator_of(3, 2, bend=0.3)
+    eps, u = jr.normal(jr.key(9), (64, 2)), jr.normal(jr.key(10), (64, 3))
+    mean, log_std = jax.vmap(generator)(eps)
+    w = mean + jnp.exp(log_std) * u
+    truth = SharedImportance(100_000)(generator, w, eps, None, key=jr.key(1))[0]
+    plain, weighted = (
+        np.mean((score(generator, w, eps, None, key=jr.key(2))[0] - truth) ** 2)
+        for score in (SharedImportance(256), SteinShared(256))
+    )
+    assert weighted < 0.5 * plain
+
+
+@pytest.mark.parametrize(("mixing", "kind"), [(1, SteinShared), (3, SteinShared), (4, SteinChain)])
+def test_points_suit_the_dimension_of_eps(mixing, kind):
+    """The score, its state and its cost are those of the part."""
+    generator, score = generator_of(4, mixing, bend=0.5), SteinByDimension()
+    part = kind()
+    eps = jr.normal(jr.key(3), (2, mixing))
+    w = jax.vmap(generator)(eps)[0]
+    state = part.init(generator)
+    assert_same(score.init(generator), state, operations=10) if state is not None else None
+    found, _ = score(generator, w, eps, score.init(generator), key=jr.key(5))
+    np.testing.assert_allclose(found, part(generator, w, eps, state, key=jr.key(5))[0])
+    assert score.gradients(mixing) == part.gradients(mixing)
 
 
 class Counting(Weighting):
@@ -140,6 +192,7 @@ def test_only_scores_at_states_of_a_chain_are_unbiased(name):
         SharedImportance(nodes=4),
         LinearisedImportance(Proposal(nodes=4)),
         SteinLinearised(points=4),
+        SteinShared(nodes=4),
     ],
     ids=lambda score: type(score).__name__,
 )

@@ -11,7 +11,7 @@ from .ksivi import Ksivi
 from .pathwise import Pathwise
 from .quiet import Quiet
 from .score_function import ScoreFunction
-from .scores import ChainMean, HmcChain, SteinChain
+from .scores import ChainMean, HmcChain, SteinByDimension, SteinChain
 from .scores.stein import Weighting
 from .semi_implicit import SemiImplicitPathwise
 from .sivi import Sivi
@@ -204,9 +204,13 @@ def uivi(
 def uivi_stein(
     *, draws: int = 16, order: int | None = 1, burn_in: int = 5, states: int = 5, leapfrogs: int = 5
 ) -> SemiImplicitPathwise:
-    """UIVI with Stein weights for all points of its chains: the paper's future work."""
+    """UIVI with Stein weights, for all points of its chains: the paper's future work.
+
+    Where eps has few dimensions they are for prior draws that all points share (`SteinByDimension`).
+    """
     chain = HmcChain(burn_in=burn_in, states=states, leapfrogs=leapfrogs)
-    return SemiImplicitPathwise(SteinChain(chain, Weighting(order=order)), draws=draws)
+    score = SteinByDimension(chain=SteinChain(chain, Weighting(order=order)))
+    return SemiImplicitPathwise(score, draws=draws)
 
 
 def sivi(*, draws: int = 16, nodes: int = 256) -> Sivi:

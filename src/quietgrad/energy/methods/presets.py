@@ -7,14 +7,17 @@ from .maximum_likelihood import MaximumLikelihood
 
 def stein(
     *,
-    chains: int = 256,
+    chains: int = 64,
     moves: int = 5,
     start: str = "persistent",
     move: AbstractMove | str = "mala",
     weighting: AbstractWeighting | None = None,
     recycle: bool | None = None,
 ) -> MaximumLikelihood:
-    """Persistent chains with Stein weights for all points of their moves."""
+    """Persistent chains with Stein weights for all points of their moves.
+
+    Six points a chain and little noise: a quarter of the chains of the others, whose steps take longer.
+    """
     weighting = weighting or SteinWeighting()
     if recycle is None:
         recycle = weighting.refuses_masses() is None

@@ -4,11 +4,15 @@ from .chain import ChainMean, HmcChain
 from .importance import LinearisedImportance, SharedImportance
 from .score import AbstractScore
 from .stein import SteinChain, SteinLinearised
+from .stein_by_dimension import SteinByDimension
+from .stein_shared import SteinShared
 
 REGISTRY: dict[str, type[AbstractScore]] = {
     "chain": ChainMean,
+    "stein": SteinByDimension,
     "stein-chain": SteinChain,
     "stein-linearised": SteinLinearised,
+    "stein-shared": SteinShared,
     "shared-importance": SharedImportance,
     "linearised-importance": LinearisedImportance,
 }
@@ -20,6 +24,8 @@ __all__ = [
     "HmcChain",
     "LinearisedImportance",
     "SharedImportance",
+    "SteinByDimension",
     "SteinChain",
     "SteinLinearised",
+    "SteinShared",
 ]

@@ -11,7 +11,7 @@ from ...families import AbstractFamily, AbstractStructured, Arrowhead, Chain, Hi
 from ...session import Candidate
 from ...solvers import BlockNewton, NestedGlobals, Stop, drive
 from ...status import Status
-from ...structure import Structure
+from ...structure import Structure, has
 from ..method import Ending, started_from
 from .evidence import Evidence
 from .rung import AbstractRung, member
@@ -114,6 +114,9 @@ class StructuredRung(AbstractRung):
                 return None
             kind = Chain if fit.structure.chained else Arrowhead
             q = member(kind, q.dim, session, structure=fit.structure)
+        elif not self._has(fit, q.structure):
+            session.note("no structure", sentence=str(q.structure))
+            return None
         elif fit.given is None:
             below = fit.mean_field()[0]
         assert isinstance(q, AbstractStructured)
@@ -125,6 +128,10 @@ class StructuredRung(AbstractRung):
         if run.stationary:
             return Status.CONVERGED, "further block Newton steps gain next to nothing"
         return Status.BUDGET, f"block Newton steps still gained after {run.iterations}"
+
+    def _has(self, fit: "Fit", structure: Structure) -> bool:
+        """Whether the target has the zeros by which Newton steps read a Hessian; what was found, has."""
+        return bool(structure.source) or has(fit.problem.target, structure)
 
 
 def _refuses(fit: "Fit") -> str | None:

@@ -44,6 +44,7 @@ def dense(q):
 def test_the_pattern_of_a_crossed_design_has_two_levels_after_the_mean(key):
     target, rater = crossed()
     found = pattern_of(target)
+    assert found is not None
     assert found.depth == 2
     entries = set(zip(found.rows.tolist(), found.columns.tolist(), strict=True))
     after_mean = {(i, 0) for i in range(1, target.dim)}
@@ -80,6 +81,7 @@ def test_levels_are_colours_and_heavy_coordinates_come_first():
     for i in range(1, 6):
         ring[i, i % 5 + 1] = ring[i % 5 + 1, i] = 1.0
     found = of_graph(sparse.csr_matrix(ring), np.array([0]))
+    assert found is not None
     # An odd ring takes three colours; everything follows the first coordinate.
     assert found.depth == 3
     assert sum(found.columns == 0) == 5

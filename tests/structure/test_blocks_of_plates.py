@@ -43,6 +43,7 @@ def test_rows_and_columns_of_a_matrix_are_blocks():
     target = qg.Target.from_numpyro(factorisation)
     found = blocks_of_plates(target)
     assert (found.k, found.n, found.b) == (0, 2 * SIZE, RANK)
+    assert target.unravel is not None
     places = target.unravel(jnp.arange(target.dim, dtype=float))
     rows = {tuple(row) for part in places.values() for row in np.asarray(part, int).tolist()}
     assert {tuple(row) for row in np.asarray(found.blocks).tolist()} == rows

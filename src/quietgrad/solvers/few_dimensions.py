@@ -207,7 +207,7 @@ class FlowSteps(eqx.Module):
     pairs_each: int = 48
     iterations: int = 80
     memory: int = 30
-    judging_pairs: int = 256
+    judging_pairs: int = 128
     even: float = 0.0127
     more: int = 4
 

@@ -16,17 +16,20 @@ BY_CHAINS = ("poisson-500", "bernoulli-500", *CHOSEN)
 STATES = ("local-level-1000", "volatility-1000")
 # Models of 10^4 and 10^5 latents whose exact answer is not known, and the families to fit.
 LARGE = {"item-response": "hierarchical", "crossed": "sparse", "factorisation": "blocks of plates"}
+# Seconds for a fit of blocks, which would go on for minutes, and its peers with it.
+LIMIT = 200.0
 NAMES = (*NORMAL, *BY_CHAINS, *STATES, *LARGE)
 
 
 class Case(NamedTuple):
-    """A target, the moments of its first coordinates, its log evidence, and the family to fit."""
+    """A target, the moments of its first coordinates, its log evidence, the family and time of a fit."""
 
     target: Any
     mean: Any = None
     std: Any = None
     log_evidence: float | None = None
     family: Any = "hierarchical"
+    seconds: float | None = None
 
 
 def case(name: str) -> Case:
@@ -47,7 +50,9 @@ def case(name: str) -> Case:
         import quietgrad as qg
 
         target, family = qg.Target.from_numpyro(large(name).model), LARGE[name]
-        return Case(target, family=blocks(target) if family.startswith("blocks") else family)
+        if family.startswith("blocks"):
+            return Case(target, family=blocks(target), seconds=LIMIT)
+        return Case(target, family=family)
     from zoo import reference
 
     # The zoo's own references are of double precision, and looked after there.

@@ -221,7 +221,9 @@ class FlowSteps(eqx.Module):
         finite = bool(np.all(np.isfinite(fresh)))
         if not finite or min(0.5 * np.var(fresh), after - np.mean(fresh)) > self.even:
             again = own if finite else begun
-            own = self._climbed(density, again, standardised_pairs(self.more * pairs, k, rng))[0]
+            e = standardised_pairs(self.more * pairs, k, rng)
+            found, _, reached = self._climbed(density, again, e)
+            own = found if math.isfinite(reached) else own
         return start.with_host(own), after - before
 
     def _climbed(

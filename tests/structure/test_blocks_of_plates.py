@@ -68,5 +68,7 @@ def test_blocks_that_are_not_independent_are_fitted_by_steps(key):
     start = jax.jit(lambda key: Arrowhead.init(target.dim, structure=structure, key=key))
     result = qg.fit(target, start(jr.key(0)), method=qg.Auto(by_clock=False), key=key)
     assert "does not have the structure of q" in result.explain()
+    # A rate for sds of one is far too large for these.
+    assert "take it back" not in result.explain()
     simple = qg.fit(target, "mean-field", method=qg.Auto(by_clock=False), key=key)
     assert result.elbo > simple.elbo + 5

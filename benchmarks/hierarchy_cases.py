@@ -17,7 +17,7 @@ STATES = ("local-level-1000", "volatility-1000")
 # Models of 10^4 and 10^5 latents whose exact answer is not known, and the families to fit.
 LARGE = {"item-response": "hierarchical", "crossed": "sparse", "factorisation": "blocks of plates"}
 # Seconds for a fit of blocks, which would go on for minutes, and its peers with it.
-LIMIT = 200.0
+LIMIT = 300.0
 NAMES = (*NORMAL, *BY_CHAINS, *STATES, *LARGE)
 
 

@@ -118,7 +118,7 @@ def run(name: str, seed: int) -> dict[str, object]:
 
     known = case(name)
     start = time.perf_counter(), time.process_time()
-    result = qg.fit(known.target, known.family, key=jr.key(seed))
+    result = qg.fit(known.target, known.family, key=jr.key(seed), seconds=known.seconds)
     wait, work = time.perf_counter() - start[0], time.process_time() - start[1]
     begun = time.perf_counter(), time.process_time()
     verdict = result.diagnose()

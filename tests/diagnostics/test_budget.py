@@ -303,3 +303,25 @@ def test_a_budget_by_a_clock_of_its_own():
     at[0] += 50.0
     assert (budget.left, budget.share(1)) == (0.0, 0.0)
     assert budget.affords(0)
+
+
+def test_a_part_that_is_slower_than_planned_ends_within_the_time():
+    """Nine tenths are planned; the tenth that is kept is for a pace that is worse than the last one."""
+    clock = [0.0]
+    budget = Budget(10.0, reserve=0.1, now=lambda: clock[0])
+    with budget.paced(100):
+        clock[0] += 5.0
+    assert budget.left == 4.0
+    assert budget.affords(80)
+    assert not budget.affords(81)
+    clock[0] = 9.5
+    assert budget.left == 0.0
+    assert Budget(math.inf, reserve=0.1).left == math.inf
+
+
+def test_a_verdict_plans_without_its_reserve():
+    fitted, rng = right(), np.random.default_rng(0)
+    settings = Diagnostics(reserve=1.0)
+    found = diagnose(fitted.target, fitted.q, ENDED, rng, seconds=600.0, settings=settings)
+    assert found.unseen
+    assert found.verdict is Verdict.DO_NOT_TRUST

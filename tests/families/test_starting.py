@@ -19,6 +19,7 @@ CONTAINED = {
     "full-rank": {"mean-field", "low-rank", "full-rank", "arrowhead", "chain"},
     "arrowhead": {"mean-field", "arrowhead"},
     "chain": {"mean-field", "chain"},
+    "sparse": {"mean-field", "sparse"},
     "hierarchical": {"mean-field", "arrowhead", "hierarchical"},
     "mixture": {"mean-field", "low-rank", "full-rank", "arrowhead", "chain", "mixture"},
     "real-nvp": {"real-nvp"},

@@ -77,3 +77,57 @@ def test_tails_of_their_own_kinds():
     left = 0.5 * np.log(np.pi / 2) - (density(z)[0] - log_q)
     assert np.mean(left) < 1e-3 + 5 * np.std(left) / np.sqrt(left.size)
     assert abs(np.std(z) / (np.pi / np.sqrt(8)) - 1) < 0.02
+
+
+@pytest.mark.parametrize("even", [0.0127, np.inf])
+def test_a_flow_that_overfitted_its_draws_goes_on_at_more_of_them(even):
+    """A neck that the flow can have exactly: what is left of a gap is due to the draws."""
+    asked = []
+
+    def density(x):
+        asked.append(len(x))
+        scale = np.exp(-0.4 * x[:, :1])
+        v = x[:, 1:] * scale
+        first = -x[:, 0] - 1.6 + 0.4 * np.sum(v**2, axis=1)
+        value = -0.5 * x[:, 0] ** 2 - 1.6 * x[:, 0] - 0.5 * np.sum(v**2, axis=1)
+        return value, np.column_stack([first, -v * scale])
+
+    start = Triangular.of_gaussian(FullRank.of_host(np.zeros(5), np.eye(5), np.float64))
+    steps = FlowSteps(pairs=96, pairs_each=4, even=even, more=8)
+    flow = steps.fit(density, start, np.random.default_rng(0))[0]
+    most = max(asked)
+    z, log_q = flow.host_transport_and_log_prob(np.random.default_rng(1).normal(size=(20_000, 5)))
+    with np.errstate(over="ignore"):
+        gap = 0.5 * np.var(density(z)[0] - log_q)
+    assert (most, gap < 0.0127) == ((8 * 192, True) if even < np.inf else (256, False))
+
+
+def test_a_flow_that_is_right_is_not_fitted_again():
+    asked = []
+
+    def density(x):
+        asked.append(len(x))
+        return -0.5 * np.sum(x**2, axis=1), -x
+
+    start = Triangular.of_gaussian(FullRank.of_host(np.full(2, 0.3), np.eye(2), np.float64))
+    FlowSteps().fit(density, start, np.random.default_rng(0))
+    assert max(asked) == 256
+
+
+def test_a_density_that_ends_beyond_the_first_draws_keeps_their_flow():
+    """More draws are not finite either, and a flow cannot be fitted to them."""
+    asked = []
+
+    def density(x):
+        asked.append(len(x))
+        x = np.clip(x, -50.0, 50.0)
+        value = -0.5 * np.sinh(x[:, 0]) ** 2 + np.log(np.cosh(x[:, 0]))
+        value[0] = -np.inf if len(x) != 32 else value[0]
+        return value, (np.tanh(x[:, 0]) - np.sinh(x[:, 0]) * np.cosh(x[:, 0]))[:, None]
+
+    start = Triangular.of_gaussian(FullRank.of_host(np.zeros(1), 0.6 * np.eye(1), np.float64))
+    flow, gained = FlowSteps(pairs=16, pairs_each=16).fit(density, start, np.random.default_rng(0))
+    assert {32, 256, 128} == set(asked)
+    e = np.array([[-1.0], [2.0]])
+    assert gained > 0.01
+    assert np.all(np.abs(flow.host_transport(e) - np.arcsinh(e)) < 0.1)

@@ -11,6 +11,7 @@ Family = Literal[
     "full-rank",
     "arrowhead",
     "chain",
+    "sparse",
     "hierarchical",
     "mixture",
     "real-nvp",

@@ -26,7 +26,8 @@ class Stage(NamedTuple):
 class Budget:
     """Seconds and gradients that a verdict may take.
 
-    `pace` is in seconds a gradient, as the last part took it. `unseen` lists what there was no time to
+    `reserve` is the share of the seconds that no part is planned into. `pace` is in seconds a gradient,
+    as the last part took it. `unseen` lists what there was no time to
     look at, `further` what more time would be spent on. `now` is the time in seconds; tests hand in
     their own.
     """
@@ -36,10 +37,11 @@ class Budget:
         seconds: float | int = math.inf,
         gradients: float | int = math.inf,
         *,
+        reserve: float = 0.0,
         show: Show = lambda sight: None,
         now: Callable[[], float] = time.perf_counter,
     ):
-        self.seconds, self.gradients = seconds, gradients
+        self.seconds, self.gradients, self.reserve = seconds, gradients, reserve
         self._show, self._now, self._begun = show, now, now()
         self.pace = 0.0
         self.unseen: list[str] = []
@@ -52,8 +54,8 @@ class Budget:
 
     @property
     def left(self) -> float:
-        """Seconds that are left."""
-        return max(0.0, self.seconds - self.spent)
+        """Seconds that are left to plan with."""
+        return max(0.0, (1 - self.reserve) * self.seconds - self.spent)
 
     def stage(self, name: str) -> None:
         """Say what comes next."""

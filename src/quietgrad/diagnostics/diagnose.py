@@ -68,7 +68,7 @@ def diagnose(
     are needed; nothing is compiled that an automatic fit has not compiled, apart from a flow's own
     transport and the map to the scale of a model's variables."""
     with progress_line(show=progress) as show:
-        budget = Budget(seconds, show=show)
+        budget = Budget(seconds, reserve=settings.reserve, show=show)
         evidence, verdict, found = examine(
             target, q, ending, rng, draws, restarts=restarts, settings=settings, budget=budget
         )

@@ -26,6 +26,7 @@ from .mixture import Components, Mixture
 from .real_nvp import AffineRealNVP, RealNVP
 from .registry import ANY_FAMILY, OTHER_NAMES, REGISTRY, named
 from .semi_implicit import ParticleMixture, SemiImplicit
+from .sparse import SparseGaussian
 from .structured import AbstractStructured, Arrowhead, Chain
 from .triangular import Triangular
 from .whitened_flow import WhitenedRealNVP
@@ -70,6 +71,7 @@ __all__ = [
     "ParticleMixture",
     "RealNVP",
     "ScalesFollow",
+    "SparseGaussian",
     "SplineFlow",
     "Triangular",
     "SemiImplicit",

@@ -12,6 +12,7 @@ from .mean_field import MeanField
 from .mixture import Mixture
 from .real_nvp import AffineRealNVP, RealNVP
 from .semi_implicit import SemiImplicit
+from .sparse import SparseGaussian
 from .structured import Arrowhead, Chain
 from .whitened_flow import WhitenedRealNVP
 from .whitened_layers import AutoregressiveFlow, SplineFlow
@@ -22,6 +23,7 @@ REGISTRY: dict[str, type[AbstractFamily]] = {
     "full-rank": FullRank,
     "arrowhead": Arrowhead,
     "chain": Chain,
+    "sparse": SparseGaussian,
     "hierarchical": Hierarchical,
     "mixture": Mixture,
     "real-nvp": RealNVP,

@@ -28,6 +28,7 @@ FAMILIES = {
     "full-rank": "Full-rank Gaussian",
     "arrowhead": "Arrowhead Gaussian",
     "chain": "Chain Gaussian",
+    "sparse": "Gaussian with a sparse root",
     "hierarchical": "Hierarchy, globals first",
     "mixture": "Mixture of Gaussians",
     "real-nvp": "Real NVP",

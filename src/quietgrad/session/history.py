@@ -40,6 +40,8 @@ SENTENCES = {
     "{elbo:.2f}; another one is expected to gain {left:.3f} ± {left_error:.3f} nats, which is not worth "
     "it; stop",
     "structure": "{sentence}",
+    "no structure": "the target does not have the structure of q ({sentence}), so that stochastic steps "
+    "take the place of block Newton steps",
     "globals": "with the locals given the {count} globals ({locals}), a Gaussian for these is about "
     "{gap:.3f} nats below their marginal density",
     "flow of globals": "a flow for the globals gained {gained:.3f} nats at its draws",

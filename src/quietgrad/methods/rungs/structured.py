@@ -7,11 +7,21 @@ plates and dims or from the zeros of its Hessian, once for a fit (`Fit.structure
 import dataclasses
 from typing import TYPE_CHECKING, ClassVar
 
-from ...families import AbstractFamily, AbstractStructured, Arrowhead, Chain, Hierarchical
+import numpy as np
+
+from ...evaluation.elbo_terms import paired_difference
+from ...families import (
+    AbstractFamily,
+    AbstractStructured,
+    Arrowhead,
+    Chain,
+    Hierarchical,
+    MeanField,
+)
 from ...session import Candidate
 from ...solvers import BlockNewton, NestedGlobals, Stop, drive
 from ...status import Status
-from ...structure import Structure
+from ...structure import Structure, has
 from ..method import Ending, started_from
 from .evidence import Evidence
 from .rung import AbstractRung, member
@@ -114,6 +124,9 @@ class StructuredRung(AbstractRung):
                 return None
             kind = Chain if fit.structure.chained else Arrowhead
             q = member(kind, q.dim, session, structure=fit.structure)
+        elif not self._has(fit, q.structure):
+            session.note("no structure", sentence=str(q.structure))
+            return self._by_steps(fit, q)
         elif fit.given is None:
             below = fit.mean_field()[0]
         assert isinstance(q, AbstractStructured)
@@ -125,6 +138,26 @@ class StructuredRung(AbstractRung):
         if run.stationary:
             return Status.CONVERGED, "further block Newton steps gain next to nothing"
         return Status.BUDGET, f"block Newton steps still gained after {run.iterations}"
+
+    def _by_steps(self, fit: "Fit", q: AbstractStructured) -> Ending:
+        """Stochastic steps for a target that lacks the zeros of q.
+
+        Entries of a root are in the units of the coordinates, and so are Adam's steps: of coordinates
+        with sds of 0.1 a rate for sds of one loses all that was gained.
+        """
+        below = fit.mean_field()[0]
+        assert isinstance(below.q, MeanField)
+        typical = float(np.median(np.exp(np.asarray(below.q.log_std, float))))
+        start = fit.embedded(q, below)
+        if fit.given is not None and paired_difference(fit.given.terms, start.terms).nats > 0:
+            start = fit.given
+        rate = q.advice.anneal_rate * min(1.0, typical)
+        solver = dataclasses.replace(fit.auto.anneal, rate=rate)
+        return fit.ending_of(fit.annealed(start, fit.gain, "anneal", solver=solver))
+
+    def _has(self, fit: "Fit", structure: Structure) -> bool:
+        """Whether the target has the zeros by which Newton steps read a Hessian; what was found, has."""
+        return bool(structure.source) or has(fit.problem.target, structure)
 
 
 def _refuses(fit: "Fit") -> str | None:

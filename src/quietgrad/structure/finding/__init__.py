@@ -1,5 +1,5 @@
 """How the structure of a target is found."""
 
-from .find import Found, structure_of
+from .find import Found, blocks_of_plates, has, structure_of
 
-__all__ = ["Found", "structure_of"]
+__all__ = ["Found", "blocks_of_plates", "has", "structure_of"]

@@ -60,6 +60,34 @@ def structure_of(
     return None
 
 
+def blocks_of_plates(target: Target) -> Structure:
+    """Blocks for Gaussians that are independent of each other: the places of every plate, or dim.
+
+    A place's coordinates are those of all variables that have the axis, so that the factors of a row of
+    a matrix are a block, and those of a column another. The target need not be independent like that.
+    """
+    assert target.dim is not None
+    blocks = list(from_names.places(target, target.dim))
+    sizes = sorted({len(block) for block in blocks})
+    covered = sum(map(len, blocks)) == target.dim
+    if len(sizes) != 1 or not covered or not np.array_equal(np.unique(blocks), np.arange(target.dim)):
+        raise ValueError(
+            "blocks of plates need every coordinate in one plate or dim, and as many at every place; "
+            f"got places of {', '.join(map(str, sizes)) or 'no'} coordinates"
+        )
+    return Structure(np.zeros(0, int), np.stack(blocks))
+
+
+def has(target: Target, structure: Structure, products: Products | None = None) -> bool:
+    """Whether the target has this structure: as what is found is checked, by random products."""
+    if target.on_disk or target.hyperparameter_count:
+        return False
+    rng = np.random.default_rng([structure.dim, structure.n])
+    hessian = HessianProducts(target, structure.dim, rng, None, products)
+    own = np.asarray(structure.globals), np.asarray(structure.blocks)
+    return fits(hessian, Candidate(*own, structure.kind, "what was given"))
+
+
 def _from_names(target: Target, dim: int) -> Iterator[Candidate]:
     return itertools.islice(from_names.candidates(target, dim), MOST_CHECKED)
 

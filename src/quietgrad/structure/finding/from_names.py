@@ -66,6 +66,17 @@ def candidates(target: Target, dim: int) -> Iterator[Candidate]:
     yield from sorted(found, key=lambda one: one.entries)
 
 
+def places(target: Target, dim: int) -> Iterator[Indices]:
+    """For each place along each named axis, the coordinates of all entries whose first axis it is."""
+    together: dict[str, list[Indices]] = {}
+    for numbers, names in entries(target, dim).values():
+        if len(names) and names[0] is not None:
+            together.setdefault(names[0], []).append(numbers.reshape(len(numbers), -1))
+    for parts in together.values():
+        if len({len(part) for part in parts}) == 1:
+            yield from np.concatenate(parts, axis=1)
+
+
 def _along(name: str, held: Mapping[str, Entry]) -> list[Indices]:
     """For each place along the axis, the coordinates of all entries that have the axis once."""
     slices = []

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..._util.compiling import SOONER, program
+from ..._util.compiling import ONCE, SOONER, program
 from ..._util.device import on_device
 from ...targets import Target
 
@@ -20,6 +20,9 @@ Products = Callable[
 AT_ONCE, VALUES = 16, 2**22
 # Spreads of random points about the centre, the widest first: where the Hessian is not a number, closer.
 SPREADS = (0.5, 0.1, 0.01)
+# Rows times coordinates up to which a program of some hundred products compiles for longer than it runs,
+# whatever it is made of.
+SOON = 2**16
 # Random vectors that the sizes of rows are taken from.
 SIZING = 2
 
@@ -86,18 +89,22 @@ class HessianProducts:
         self, z: Float[np.ndarray, " dim"], v: Float[np.ndarray, "vectors dim"]
     ) -> Float[np.ndarray, "vectors dim"]:
         point, found = on_device(z, self.dtype), []
+        made = _products_once if self.target.rows * self.dim <= SOON else _products
         for first in range(0, len(v), AT_ONCE):
             block = np.zeros((AT_ONCE, self.dim), self.dtype)
             some = v[first : first + AT_ONCE]
             block[: len(some)] = some
-            found.append(np.asarray(_products(self.target, point, on_device(block)), float)[: len(some)])
+            found.append(np.asarray(made(self.target, point, on_device(block)), float)[: len(some)])
         return np.concatenate(found)
 
 
-@program(level=SOONER)
-def _products(
+def _products_of(
     target: Target, z: Float[Array, " dim"], v: Float[Array, "vectors dim"]
 ) -> Float[Array, "vectors dim"]:
     _, push = jax.linearize(jax.grad(target.log_density), z)
     together = max(1, min(AT_ONCE, VALUES // max(1, target.rows)))
     return jax.lax.map(push, v, batch_size=together)
+
+
+_products = program(_products_of, level=SOONER)
+_products_once = program(_products_of, level=ONCE)

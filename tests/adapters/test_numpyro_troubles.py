@@ -22,10 +22,10 @@ PLACE, MISSING = NOISE.integers(0, 12, 30), NOISE.random(30) < 0.3
 AGE = np.where(MISSING, np.nan, NOISE.normal(size=30))
 
 
-def imputation(place, age, validate=None):
+def imputation(place, age, validate=None, places=12):
     """Ages with gaps that are filled in, around means with scales that may be negative."""
-    mean = numpyro.sample("mean", dist.Normal(0, 1).expand([12]).to_event(1))
-    scale = numpyro.sample("scale", dist.Normal(0, 1).expand([12]).to_event(1))
+    mean = numpyro.sample("mean", dist.Normal(0, 1).expand([places]).to_event(1))
+    scale = numpyro.sample("scale", dist.Normal(0, 1).expand([places]).to_event(1))
     gaps = np.flatnonzero(np.isnan(age))
     filled = numpyro.sample("filled", dist.Normal(0, 1).expand([len(gaps)]).to_event(1))
     whole = jnp.asarray(np.nan_to_num(age)).at[gaps].set(filled)
@@ -56,8 +56,8 @@ def test_an_invalid_draw_is_a_point_without_density(validated, validate, key):
 
 @pytest.mark.parametrize("validate", [None, True])
 def test_a_fit_that_meets_invalid_draws_says_so(validated, validate, key):
-    """Any start has draws with negative scales, and few places have twelve positive ones."""
-    target = qg.Target.from_numpyro(imputation, PLACE, AGE, validate)
+    """Any start has draws with negative scales, and no place that is tried has thirty positive ones."""
+    target = qg.Target.from_numpyro(imputation, np.arange(30), AGE, validate, places=30)
     result = qg.fit(target, qg.MeanField(jnp.zeros(target.dim), jnp.zeros(target.dim)), key=key)
     assert result.status is qg.Status.NON_FINITE
     assert "not finite" in result.hint or "nan" in result.hint

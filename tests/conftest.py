@@ -1,7 +1,6 @@
 """Settings of every test: double precision, no silent broadcasting, and a key that never changes."""
 
 import atexit
-import ctypes
 import functools
 import gc
 import itertools
@@ -41,6 +40,8 @@ import sparing_checks  # noqa: E402
 sparing_checks.install()
 
 from subjects import key_of  # noqa: E402
+
+from quietgrad._util import memory  # noqa: E402
 
 # A shell starts what it runs in the background deaf to Ctrl-C, which some tests send.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -157,18 +158,12 @@ def pytest_terminal_summary(terminalreporter):
         terminalreporter.line(f"{total:,} {counted} in all")
 
 
-# A process may hold so many memory maps. Every compiled program takes several, and XLA crashes at the
-# limit. Forgetting takes some ten seconds, and what is compiled again more, so it is put off: 20 tests
-# of endings, which compile much, made 1,700 maps.
-MAPS, MAPS_LIMIT = Path("/proc/self/maps"), Path("/proc/sys/vm/max_map_count")
-MOST_MAPS = (int(MAPS_LIMIT.read_text()) if MAPS_LIMIT.exists() else 65_530) - 10_000
 # Two processes of tests must fit into the memory that there is, 8 GB at least, with what else runs.
 MEMORY = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
 CONTAINER = Path("/sys/fs/cgroup/memory.max")
 if CONTAINER.exists() and (limit := CONTAINER.read_text().strip()).isdigit():
     MEMORY.append(int(limit))
-MOST_PAGES = 3 * max(2**33, min(MEMORY)) // 8 // os.sysconf("SC_PAGE_SIZE")
-PAGES = Path("/proc/self/statm")
+MOST_BYTES = 3 * max(2**33, min(MEMORY)) // 8
 # Tests between two looks at them, which take some milliseconds each.
 LOOK_EVERY = 20
 TESTS = itertools.count(1)
@@ -178,17 +173,5 @@ TESTS = itertools.count(1)
 def few_programs():
     """Forget compiled programs before they are too many for one process."""
     yield
-    due = next(TESTS) % LOOK_EVERY == 0
-    if (
-        due
-        and MAPS.exists()
-        and (
-            MAPS.read_bytes().count(b"\n") > MOST_MAPS or int(PAGES.read_text().split()[1]) > MOST_PAGES
-        )
-    ):
-        jax.clear_caches()
-        gc.collect()
-        # glibc keeps what is freed. Without this a process stayed above the limit once it was there, and
-        # compiled everything anew every 20 tests.
-        if (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)) is not None:
-            trim(0)
+    if next(TESTS) % LOOK_EVERY == 0 and memory.crowded(MOST_BYTES):
+        memory.forget_programs()

@@ -38,6 +38,7 @@ def main(arguments: list[str] | None = None) -> int:
 def run(spec: dict[str, Any], cells: Path, only: str = "") -> int:
     """Every cell that is not there yet; what fails is told and makes the exit code 1."""
     from quietgrad._util.environment import commit as checkout
+    from quietgrad._util.memory import crowded, forget_programs
 
     cells.mkdir(parents=True, exist_ok=True)
     there = checkout()
@@ -47,6 +48,8 @@ def run(spec: dict[str, Any], cells: Path, only: str = "") -> int:
         file = cells / f"{name}.json"
         if only not in name or file.exists():
             continue
+        if crowded():
+            forget_programs()
         began = time.process_time()
         try:
             rows = compute()

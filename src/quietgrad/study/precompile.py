@@ -4,16 +4,12 @@ XLA compiles a program mostly on one thread. A study of many short cells spends 
 there, so the cores share the programs of all cells on one task and family; then these run one by one.
 """
 
-import ctypes
-import gc
 import math
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-
-import jax
 
 from .._util.environment import threads
+from .._util.memory import crowded, forget_programs, give_back
 from .adapter import refusal
 from .jobs import CellJob
 from .run_cell import compile_seconds, evaluator_of, fit_parts, make
@@ -26,9 +22,13 @@ def precompile(jobs: Iterable[CellJob], memory_bytes: int = MEMORY_BYTES) -> Non
     """Compile the programs of these jobs; what goes wrong will again, and be reported, in `run_cell`.
 
     Methods that end themselves compile as they go, so only rows of "sgd" are compiled here. Programs
-    are forgotten first where the process holds more than `memory_bytes`.
+    are forgotten first where the process holds more than `memory_bytes`, or too many of them.
     """
-    _free_memory(memory_bytes)
+    if crowded(memory_bytes):
+        forget_programs()
+        compile_seconds.clear()
+    else:
+        give_back()
     new = {
         job.programs: job
         for job in jobs
@@ -65,20 +65,4 @@ def _compile(job: CellJob) -> None:
             evaluator = evaluator_of(job, parts, math.inf)
             fit_parts(job, parts, lambda q, state, step: {} if step else evaluator(q, state, 0), steps=1)
     except Exception:  # noqa: BLE001 - it will happen again where it is reported
-        return
-
-
-def _free_memory(most: int) -> None:
-    """Give memory back, as far as this system lets us; programs too, beyond `most` bytes."""
-    statm = Path("/proc/self/statm")
-    if not statm.exists():
-        return
-    resident = int(statm.read_text().split()[1]) * 4096
-    if resident > most:
-        jax.clear_caches()
-        compile_seconds.clear()
-        gc.collect()
-    try:
-        ctypes.CDLL(None).malloc_trim(0)
-    except (AttributeError, OSError):
         return

@@ -26,8 +26,8 @@ def test_a_process_is_crowded_by_its_maps():
 
 
 def test_a_process_is_crowded_by_its_memory():
-    assert memory.crowded(most_bytes=2.0**20)
-    assert not memory.crowded(most_bytes=2.0**50)
+    assert memory.crowded(most_bytes=2**20)
+    assert not memory.crowded(most_bytes=2**50)
 
 
 def test_forgotten_programs_are_compiled_again():

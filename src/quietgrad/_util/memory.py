@@ -6,7 +6,6 @@ limit. Forgetting takes seconds, and compiling again more, so it is put off.
 
 import ctypes
 import gc
-import math
 import os
 from pathlib import Path
 
@@ -18,7 +17,7 @@ PAGES = Path("/proc/self/statm")
 SPARE_MAPS = 10_000
 
 
-def crowded(most_bytes: float = math.inf, spare_maps: int = SPARE_MAPS) -> bool:
+def crowded(most_bytes: int | None = None, spare_maps: int = SPARE_MAPS) -> bool:
     """Whether this process may have fewer than `spare_maps` more maps, or holds more than `most_bytes`.
 
     False where the system does not say.
@@ -26,8 +25,9 @@ def crowded(most_bytes: float = math.inf, spare_maps: int = SPARE_MAPS) -> bool:
     if not (MAPS.exists() and MOST_MAPS.exists() and PAGES.exists()):
         return False
     resident = int(PAGES.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    maps = MAPS.read_bytes().count(b"\n")
-    return resident > most_bytes or maps > int(MOST_MAPS.read_text()) - spare_maps
+    if most_bytes is not None and resident > most_bytes:
+        return True
+    return MAPS.read_bytes().count(b"\n") > int(MOST_MAPS.read_text()) - spare_maps
 
 
 def forget_programs() -> None:

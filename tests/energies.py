@@ -37,6 +37,7 @@ class Rbm(eqx.Module):
             jax.nn.softplus(self.c + self.w @ x / variance)
         )
 
+    @eqx.filter_jit
     def parts(self):
         """Log masses and means of the mixture's normals, which have variance s^2."""
         hidden, dim = self.w.shape
@@ -47,6 +48,7 @@ class Rbm(eqx.Module):
         constant = 0.5 * dim * (jnp.log(2 * jnp.pi) + 2 * self.log_std)
         return states @ self.c + inside + constant, self.b[None, :] + shift
 
+    @eqx.filter_jit
     def log_z(self):
         return jax.nn.logsumexp(self.parts()[0])
 
@@ -57,6 +59,7 @@ class Rbm(eqx.Module):
         noise = jr.normal(key_noise, (count, mean.shape[1]), mean.dtype)
         return mean[part] + jnp.exp(self.log_std) * noise
 
+    @eqx.filter_jit
     def log_likelihood(self, rows):
         return -jnp.mean(jax.vmap(self)(rows)) - self.log_z()
 
@@ -70,9 +73,11 @@ class Normal(eqx.Module):
     def __call__(self, x):
         return 0.5 * jnp.sum((self.root @ (x - self.mean)) ** 2)
 
+    @eqx.filter_jit
     def log_z(self):
         dim = self.mean.shape[0]
         return 0.5 * dim * jnp.log(2 * jnp.pi) - jnp.linalg.slogdet(self.root)[1]
 
+    @eqx.filter_jit
     def log_likelihood(self, rows):
         return -jnp.mean(jax.vmap(self)(rows)) - self.log_z()

@@ -148,7 +148,7 @@ def family(
     params, static = eqx.partition(q, eqx.is_inexact_array)
 
     def away(x: Array) -> Array:
-        return jnp.asarray(np.asarray(x) + 0.4 / math.sqrt(dim) * noise.normal(size=x.shape))
+        return jax.device_put(np.asarray(x) + 0.4 / math.sqrt(dim) * noise.normal(size=x.shape))
 
     moved = jax.tree.map(away, params)
     return cast(eqx.combine(moved, static), dtype)

@@ -27,6 +27,7 @@ def test_the_gradient_on_the_host_is_that_of_the_program(dim):
     q = a_member(dim, dim)
     e, slopes = np.random.default_rng(1).normal(size=(2, 7, dim))
 
+    @eqx.filter_jit
     @eqx.filter_grad
     def gradient(q: Triangular) -> jax.Array:
         z, log_det = jax.vmap(q.transport_and_log_det)(jnp.asarray(e))

@@ -7,6 +7,7 @@ import functools
 import math
 from typing import Any, ClassVar
 
+import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
@@ -237,16 +238,28 @@ def _host_order(dim: int) -> Int[np.ndarray, "dim dim"]:
     return np.concatenate([packed[dim:], packed[::-1]]).reshape(dim, dim)
 
 
+@functools.lru_cache(maxsize=8)
+def _host_places(dim: int) -> tuple[Int[np.ndarray, " triangle"], Int[np.ndarray, " triangle"]]:
+    """The row and the column of each packed number."""
+    rows, columns = np.tril_indices(dim)
+    order = np.argsort(_host_order(dim)[rows, columns])
+    # Of 32 bits: indices of 64 do not go with arrays of single precision.
+    return rows[order].astype(np.int32), columns[order].astype(np.int32)
+
+
 def pack_triangle(matrix: Float[Array, "dim dim"]) -> Float[Array, " triangle"]:
     """The packed form of a lower triangle, its diagonal as it is: the inverse of `unpack_triangle`."""
-    dim = matrix.shape[0]
-    index = unpack_triangle(jnp.arange(dim * (dim + 1) // 2), dim)
-    rows, columns = jnp.tril_indices(dim)
-    return jnp.zeros(rows.size, matrix.dtype).at[index[rows, columns]].set(matrix[rows, columns])
+    rows, columns = _host_places(matrix.shape[0])
+    if isinstance(matrix, jax.core.Tracer):
+        return matrix[rows, columns]
+    # Nothing is compiled for numbers that are at hand.
+    return on_device(np.asarray(matrix)[rows, columns])
 
 
 def unpack_triangle(packed: Num[Array, " triangle"], dim: int) -> Num[Array, "dim dim"]:
     """The lower triangle of a packed vector."""
+    if not isinstance(packed, jax.core.Tracer):
+        return on_device(np.tril(np.asarray(packed)[_host_order(dim)]))
     # Reading `packed` and its reverse as one (dim, dim) array puts every entry once in the lower
     # triangle: slices and a reversal only, where a scatter would be slow.
     return jnp.tril(jnp.concatenate([packed[dim:], packed[::-1]]).reshape(dim, dim))

@@ -4,6 +4,7 @@ Each finding computes its numbers from the stored results, writes its text with 
 the words of the text are true.
 """
 
+import functools
 import json
 from collections.abc import Callable, Iterable
 
@@ -78,6 +79,7 @@ def inner_descent(results: Results) -> Sentence:
     return Sentence(text, second > 0.5 and 0 < diverges < 0.05, f"{first}, {second}, {diverges}")
 
 
+@functools.cache
 def inner_share(dim: int, draws: int, order: int, sets: int) -> tuple[float, float]:
     """The mean share of the way, and in how many sets of draws the descent diverges (seeded draws)."""
     rng = np.random.default_rng(0)

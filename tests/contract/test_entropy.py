@@ -85,7 +85,7 @@ def _replicate(estimator, target, q, keys):
     return jax.lax.map(one, keys, batch_size=500)
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("case", list(marked()), ids=label, scope="module")
 def test_mean_matches_quadrature(case):
     mode, name, base, dtype = case
@@ -112,6 +112,7 @@ def stl(target, q, frozen, z, log_q):
 DEFINITIONS = {"sampled": sampled, "closed": closed, "stl": stl}
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize(
     ("mode", "name"),
     [pytest.param(m, n, marks=one_flow(m, n)) for m in DEFINITIONS for n in EXACT],

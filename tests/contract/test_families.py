@@ -28,7 +28,7 @@ def often(case):
 def in_turn(pair):
     """Whether a promise is asked of a case in every run: in two dimensions, where most bugs show.
 
-    Other dimensions and bases of a family take turns from promise to promise, and every second promise
+    Other dimensions and bases of a family take turns from promise to promise, and every third promise
     is asked of one of them.
     """
     case, promise = pair
@@ -39,8 +39,8 @@ def in_turn(pair):
     asked = [other for other, same in ALL if same == promise and other[0] == case[0] and often(other)]
     others = [other for other in asked if other[1:] != (2, None)]
     turn = list(families.REGISTRY).index(case[0]) + list(PROMISES).index(promise)
-    due = turn % 2 == 0 or others == asked
-    return due and others.index(case) == turn // 2 % len(others)
+    due = turn % 3 == 0 or others == asked
+    return due and others.index(case) == turn // 3 % len(others)
 
 
 def label(pair):

@@ -91,6 +91,7 @@ def test_points_without_energy_have_no_mass(move, key):
     assert jnp.all(jnp.where(points.mass == 0, w, 0) == 0)
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("scaling", ["none", "diagonal", "whiten"])
 @pytest.mark.parametrize("points", [5, 60], ids=["gram", "columns"])
 @pytest.mark.parametrize("kernel", ["polynomial", Gaussian()], ids=["polynomial", "functionals"])

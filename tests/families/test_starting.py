@@ -38,7 +38,7 @@ def test_families_contain_what_they_can_represent(name):
     assert {other for other in families.REGISTRY if q.contains(family(other, DIM))} == CONTAINED[name]
 
 
-@pytest.mark.turns(3)
+@pytest.mark.turns(4)
 @pytest.mark.parametrize(
     ("name", "other"),
     [

@@ -33,11 +33,12 @@ def copy(tmp_path_factory):
     return folder
 
 
-@pytest.fixture
-def tables(monkeypatch):
+@pytest.fixture(scope="module")
+def tables():
     """The script that writes the tables."""
-    monkeypatch.syspath_prepend(str(FOLDER))
-    yield importlib.import_module("tables")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(FOLDER))
+        yield importlib.import_module("tables")
     for name, module in list(sys.modules.items()):
         if Path(getattr(module, "__file__", None) or "").parent == FOLDER:
             sys.modules.pop(name, None)
@@ -105,19 +106,25 @@ def test_a_table_that_was_changed_by_hand_is_found(tables, copy, tmp_path):
     assert text.endswith("\n<!-- end -->\nafter\n")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def statements(tables):
     """The script that checks the conclusion."""
     return importlib.import_module("statements")
+
+
+@pytest.fixture(scope="module")
+def everything(statements):
+    """All cells, read once."""
+    return statements.read()
 
 
 def test_every_statement_holds(statements, capsys):
     assert statements.main([]) == 0, capsys.readouterr().out
 
 
-def test_a_cell_that_changes_a_sentence_is_found(statements):
+def test_a_cell_that_changes_a_sentence_is_found(statements, everything):
     """ZVCV-GD that ends two nats higher; a second order without bursts."""
-    study = statements.read().study
+    study = everything.study
     page = statements.PAGE.read_text(encoding="utf-8")
 
     def bent(change):
@@ -158,11 +165,11 @@ def test_a_cell_that_changes_a_sentence_is_found(statements):
     assert any("not on the page" in each for each in statements.problems(results, other))
 
 
-def test_a_line_has_the_repetitions_that_all_of_its_rows_have(statements, tables):
+def test_a_line_has_the_repetitions_that_all_of_its_rows_have(tables, everything):
     """One row without its third repetition: every cell of its line is over two then."""
     results = importlib.import_module("results")
     place, row = ("redwine", "mean-field"), ("decay", "quadcv, decaying", None)
-    study = statements.read().study
+    study = everything.study
 
     def lost(record):
         cell = record.cell
@@ -193,9 +200,9 @@ def test_a_line_has_the_repetitions_that_all_of_its_rows_have(statements, tables
     assert f"{gain.middle:+.2f} ±" not in lines[0]
 
 
-def test_a_run_that_turned_nan_is_not_called_rising(statements, tables):
+def test_a_run_that_turned_nan_is_not_called_rising(tables, everything):
     results = importlib.import_module("results")
-    study, place = statements.read().study, ("frisk", "mean-field")
+    study, place = everything.study, ("frisk", "mean-field")
 
     def bent(record):
         if (record.cell.label, record.cell.rep) != ("quadcv", 1):
@@ -216,8 +223,8 @@ def test_a_run_that_turned_nan_is_not_called_rising(statements, tables):
     assert other.rising(*place, results.paper("quadcv", 10)) == 0
 
 
-def test_the_first_sentence_counts_the_pairs_where_nothing_arrived(statements):
-    results = statements.read()
+def test_the_first_sentence_counts_the_pairs_where_nothing_arrived(everything):
+    results = everything
     main = [row for row in results.rows if row.group == "main"]
     first = headlines(results.study, results.rows, "")[0]
     (counts,) = re.findall(r"on (\d+) of (\d+) pairs of model and family", first)
@@ -227,9 +234,9 @@ def test_the_first_sentence_counts_the_pairs_where_nothing_arrived(statements):
     assert raced + int(left) == len({(row.task, row.family) for row in main})
 
 
-def test_what_to_use_in_a_loop_of_ones_own_is_counted(statements):
+def test_what_to_use_in_a_loop_of_ones_own_is_counted(everything):
     """Of the rows that take steps: how often the first, among the pairs where one arrived."""
-    results = statements.read()
+    results = everything
     _, use = headlines(results.study, results.rows, "")
     ((names, won, raced),) = re.findall(r"sizes, (.+) (?:was|were each) the .* (\d+) of (\d+)", use)
     arrived = {
@@ -242,9 +249,9 @@ def test_what_to_use_in_a_loop_of_ones_own_is_counted(statements):
     assert names != "auto"
 
 
-def test_what_is_compared_has_one_judge(statements):
+def test_what_is_compared_has_one_judge(everything):
     """Rows of the grid among themselves, all others with the rows that were judged again."""
-    results, others = statements.read(), importlib.import_module("results")
+    results, others = everything, importlib.import_module("results")
     judge = {
         key: {run.outcome["judge"] for run in results.study.done if run.cell.group in groups}
         for key, groups in {
@@ -266,9 +273,9 @@ def test_what_is_compared_has_one_judge(statements):
             assert {run.outcome["judge"] for run in runs.values()} == judge["others"]
 
 
-def test_a_difference_between_rows_of_two_judges_is_refused(statements):
+def test_a_difference_between_rows_of_two_judges_is_refused(everything):
     """So no table and no sentence has one: they are all made without an error."""
-    results, others = statements.read(), importlib.import_module("results")
+    results, others = everything, importlib.import_module("results")
     place, quiet = ("redwine", "mean-field"), results.quiet("redwine", "mean-field")
     with pytest.raises(ValueError, match="rows of two judges: main/redwine"):
         results.gain(*place, quiet, others.paper("nocv", 10))
@@ -280,9 +287,9 @@ def test_a_difference_between_rows_of_two_judges_is_refused(statements):
     assert theirs == results.gain(*place, key, others.paper("nocv", 10), reps=(0, 1, 2))
 
 
-def test_cells_that_were_judged_by_other_draws_are_counted(statements):
+def test_cells_that_were_judged_by_other_draws_are_counted(everything):
     findings, others = (importlib.import_module(name) for name in ("findings", "results"))
-    study = statements.read().study
+    study = everything.study
     known = {run.cell.name for run in findings.other_draws(others.Results(study))}
     assert known
     assert not any("/decay/" in f"/{name}" for name in known)
@@ -299,9 +306,9 @@ def test_cells_that_were_judged_by_other_draws_are_counted(statements):
     assert more - known == {"decay/frisk/mean-field/quadcv, decaying/rep1"}
 
 
-def test_the_claims_are_judged_by_rows_of_one_judge(statements):
+def test_the_claims_are_judged_by_rows_of_one_judge(everything):
     """Every row that a claim can ask for: the groups, labels and draws of the paper's chapter."""
-    results = statements.read()
+    results = everything
     chapter = importlib.import_module("quietgrad.report.chapter").import_package(FOLDER / "paper")
     asked = [
         run
@@ -317,7 +324,6 @@ def test_a_broken_cell_makes_the_script_fail(statements, tmp_path, capsys):
     """One cell of the ablation is lifted by five nats: a claim's verdict and a sentence change."""
     folder = tmp_path / "reproduction"
     shutil.copytree(FOLDER, folder, ignore=shutil.ignore_patterns("figures", "__pycache__", "implicit"))
-    assert statements.main([], here=folder) == 0, capsys.readouterr().out
     store = Store(folder)
     for record in store.read_all():
         if (record.cell.group, record.cell.label, record.cell.rep) == (
@@ -333,8 +339,8 @@ def test_a_broken_cell_makes_the_script_fail(statements, tmp_path, capsys):
     assert "does not have what the cells give: tally" in told
 
 
-def test_words_that_are_not_the_papers_are_found(statements):
-    results = statements.read()
+def test_words_that_are_not_the_papers_are_found(statements, everything):
+    results = everything
     source = " ".join(statements.quotations(results)).replace("%", r"\%")
     assert not [p for p in statements.problems(results, "", source) if "words" in p]
     shorter = source.replace("downstream performance", "the ELBO")

@@ -77,6 +77,7 @@ def bits(tree):
     return [(np.asarray(leaf).dtype, np.shape(leaf), np.asarray(leaf).tobytes()) for leaf in leaves]
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("name", MADE)
 def test_what_has_no_name_comes_back_bit_for_bit(name, fitted, tmp_path):
     q = away(MADE[name]())

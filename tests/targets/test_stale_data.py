@@ -368,7 +368,7 @@ def precision(request, monkeypatch):
         yield
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(3)
 @pytest.mark.usefixtures("precision")
 @pytest.mark.parametrize("way", WAYS)
 def test_a_target_made_anew_has_the_data_of_now(way, key):
@@ -389,7 +389,7 @@ def test_a_target_made_anew_has_the_data_of_now(way, key):
     assert mean_of(target, key) == pytest.approx(exact(SECOND), abs=1e-4)
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(3)
 @pytest.mark.usefixtures("precision")
 @pytest.mark.parametrize("way", sorted({*WAYS} - {*PARTS_OF_THE_PROGRAM}))
 def test_new_numbers_in_arrays_compile_nothing(way, key):

@@ -52,8 +52,9 @@ def held_index(elbo: Column, mark: float, hold: int = HOLD) -> int | None:
     values = np.asarray(elbo, float)
     values = np.where(np.isnan(values), -np.inf, values)
     size = max(1, min(hold, len(values)))
-    medians = [np.sort(values[i : i + size])[(size - 1) // 2] for i in range(len(values) - size + 1)]
-    below = np.flatnonzero(np.asarray(medians) < mark)
+    windows = np.lib.stride_tricks.sliding_window_view(values, size) if len(values) else np.empty((0, 1))
+    medians = np.sort(windows, axis=1)[:, (size - 1) // 2]
+    below = np.flatnonzero(medians < mark)
     # The window that begins behind the last one below the mark is the first of those that stay.
     start = int(below[-1]) + 1 if len(below) else 0
     if start >= len(medians):

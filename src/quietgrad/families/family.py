@@ -147,7 +147,7 @@ class AbstractFamily(eqx.Module):
         z = jnp.asarray(z)
         if z.ndim == 0 or z.shape[-1] != self.dim:
             raise ValueError(f"points must have last axis {self.dim}; got shape {z.shape}")
-        return jnp.vectorize(self._log_prob, signature="(d)->()")(z)
+        return _log_probs(self, z)
 
     def sample(self, key: Key[Array, ""], draws: int = 1) -> Float[Array, "draws dim"]:
         """Independent draws of z."""
@@ -158,6 +158,11 @@ class AbstractFamily(eqx.Module):
 @program(level=SOONER)
 def _carried(q: AbstractFamily, e: Float[Array, "draws base"]) -> Float[Array, "draws dim"]:
     return jax.vmap(q.transport)(e)
+
+
+@program(level=SOONER)
+def _log_probs(q: AbstractFamily, z: Float[Array, "*batch dim"]) -> Float[Array, "*batch"]:
+    return jnp.vectorize(q._log_prob, signature="(d)->()")(z)
 
 
 F = TypeVar("F", bound=AbstractFamily)

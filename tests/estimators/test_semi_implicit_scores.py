@@ -104,9 +104,9 @@ def test_weights_take_error_from_shared_nodes():
     eps, u = jr.normal(jr.key(9), (64, 2)), jr.normal(jr.key(10), (64, 3))
     mean, log_std = jax.vmap(generator)(eps)
     w = mean + jnp.exp(log_std) * u
-    truth = SharedImportance(100_000)(generator, w, eps, None, key=jr.key(1))[0]
+    truth = eqx.filter_jit(SharedImportance(100_000))(generator, w, eps, None, key=jr.key(1))[0]
     plain, weighted = (
-        np.mean((score(generator, w, eps, None, key=jr.key(2))[0] - truth) ** 2)
+        np.mean((eqx.filter_jit(score)(generator, w, eps, None, key=jr.key(2))[0] - truth) ** 2)
         for score in (SharedImportance(256), SteinShared(256))
     )
     assert weighted < 0.5 * plain
@@ -121,8 +121,9 @@ def test_points_suit_the_dimension_of_eps(mixing, kind):
     w = jax.vmap(generator)(eps)[0]
     state = part.init(generator)
     assert_same(score.init(generator), state, operations=10) if state is not None else None
-    found, _ = score(generator, w, eps, score.init(generator), key=jr.key(5))
-    np.testing.assert_allclose(found, part(generator, w, eps, state, key=jr.key(5))[0])
+    found, _ = eqx.filter_jit(score)(generator, w, eps, score.init(generator), key=jr.key(5))
+    run = eqx.filter_jit(part)
+    np.testing.assert_allclose(found, run(generator, w, eps, state, key=jr.key(5))[0])
     assert score.gradients(mixing) == part.gradients(mixing)
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..._util.checks import part
+from ..._util.compiling import program
 from .designs import AbstractDesign, ColumnDesign, GramDesign
 from .ensemble import deal
 from .folds import REGISTRY as FOLDS
@@ -76,6 +77,18 @@ def stein_weights(
     points, scores = jnp.asarray(points), jnp.asarray(scores)
     parts = _parts(kernel, order, solver, folds)
     _check(points, scores, parts[2], scaling)
+    return _weigh(parts, scaling, group, points, scores)
+
+
+@program
+def _weigh(
+    parts: tuple[AbstractKernel, AbstractGramSolver, AbstractFolds],
+    scaling: str,
+    group: int | None,
+    points: Float[Array, "*sets draws dim"],
+    scores: Float[Array, "*sets draws dim"],
+) -> Float[Array, "*sets draws"]:
+    """One program of all operations, which are many and small."""
     weigh = functools.partial(_weights, *parts, scaling=scaling, group=group)
     batch = points.shape[:-2]
     flat = (x.reshape((-1, *x.shape[-2:])) for x in (points, scores))

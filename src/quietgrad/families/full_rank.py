@@ -7,10 +7,10 @@ import functools
 import math
 from typing import Any, ClassVar
 
-import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
+from jax.core import Tracer
 from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float, Int, Key, Num
 
@@ -250,7 +250,7 @@ def _host_places(dim: int) -> tuple[Int[np.ndarray, " triangle"], Int[np.ndarray
 def pack_triangle(matrix: Float[Array, "dim dim"]) -> Float[Array, " triangle"]:
     """The packed form of a lower triangle, its diagonal as it is: the inverse of `unpack_triangle`."""
     rows, columns = _host_places(matrix.shape[0])
-    if isinstance(matrix, jax.core.Tracer):
+    if isinstance(matrix, Tracer):
         return matrix[rows, columns]
     # Nothing is compiled for numbers that are at hand.
     return on_device(np.asarray(matrix)[rows, columns])
@@ -258,7 +258,7 @@ def pack_triangle(matrix: Float[Array, "dim dim"]) -> Float[Array, " triangle"]:
 
 def unpack_triangle(packed: Num[Array, " triangle"], dim: int) -> Num[Array, "dim dim"]:
     """The lower triangle of a packed vector."""
-    if not isinstance(packed, jax.core.Tracer):
+    if not isinstance(packed, Tracer):
         return on_device(np.tril(np.asarray(packed)[_host_order(dim)]))
     # Reading `packed` and its reverse as one (dim, dim) array puts every entry once in the lower
     # triangle: slices and a reversal only, where a scatter would be slow.

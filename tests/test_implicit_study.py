@@ -106,7 +106,7 @@ def test_exact_draws_are_of_the_energy(study, name, key):
         keys = jr.split(key, len(leaves))
         moved = [x + 0.1 * jr.normal(k, x.shape) for x, k in zip(leaves, keys, strict=True)]
         energy = jax.tree.unflatten(form, moved)
-        x = exact(energy, key, 20_000)
+        x = exact(energy, key, 5_000)
         each = jax.vmap(lambda x: ravel_pytree(jax.grad(lambda e: e(x))(energy))[0])(x)
         return each, -ravel_pytree(jax.grad(log_z)(energy))[0]
 

@@ -30,6 +30,8 @@ def test_a_process_is_crowded_by_its_memory():
     assert not memory.crowded(most_bytes=2**50)
 
 
+# It forgets those of all tests before it, too.
+@pytest.mark.slow
 def test_forgotten_programs_are_compiled_again():
     double = program(lambda x: 2 * x)
     double(jnp.ones(3))

@@ -146,6 +146,18 @@ def rows_of_a_study(ours, theirs):
     }
 
 
+def test_a_likelihood_that_is_an_estimate_is_not_counted(study):
+    from reproduction.implicit.claims import _of_energies
+
+    rows = rows_of_a_study(1.0, 2.0)["energies"]
+    assert "rows of the fit: 3 of 3" in _of_energies(rows)[-1]
+    estimated = [row | ({"log_z_error": 0.1} if row["problem"] == "a" else {}) for row in rows]
+    *each, last = _of_energies(estimated)
+    assert "rows of the fit: 2 of 2" in last
+    assert "not counted" in each[0]
+    assert "not counted" not in each[1]
+
+
 def test_claims_follow_the_rows(study):
     from reproduction.implicit.claims import said
 

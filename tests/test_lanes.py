@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from quietgrad.fitting.restarts import _distance
-from quietgrad.racing.race import _lane, _Run
+from quietgrad.racing.race import EVALUATIONS, _lane, _Run, _steps_between
 from quietgrad.racing.result import Lane
 from quietgrad.report.numbers import times
 
@@ -33,6 +33,13 @@ def test_the_cost_of_a_step_is_in_microseconds(pace, microseconds):
     assert lane.microseconds == (None if pace is None else pytest.approx(microseconds))
     assert lane.noise_cost is None
     assert (lane.seconds_to_mark, lane.steps_to_mark) == (2.0, 200)
+
+
+def test_a_race_is_evaluated_so_many_times():
+    assert _steps_between(2.0, 2.0 / (7 * EVALUATIONS)) == 7
+    # At least after every step, also where one takes longer, or no time that could be measured.
+    assert _steps_between(0.01, 1.0) == 1
+    assert _steps_between(1e-9 * EVALUATIONS, 0.0) == 1
 
 
 def test_a_row_says_what_there_is_and_a_dash_for_the_rest():

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from jax.flatten_util import ravel_pytree
 
-from quietgrad import LowRank, Target
+from quietgrad import LowRank, RealNVP, Target
 from quietgrad.diagnostics.chains import Chains
 from quietgrad.diagnostics.comparison import by_chains, by_weights
 from quietgrad.diagnostics.draws import Draws
+from quietgrad.diagnostics.expected_gain import gain_at
 from quietgrad.diagnostics.linear_response import PAIRS, linear_response
 from quietgrad.diagnostics.metric import Metric, metric_of
 from quietgrad.diagnostics.modes import dips, stays_away
@@ -48,6 +49,27 @@ def test_chains_that_do_not_move_say_nothing():
     # 40 chains of 8 late states each, and five times as much.
     assert found.shift_error[1] < 5 / np.sqrt(320)
     assert found.log_ratio_error[1] < 5 / np.sqrt(640)
+
+
+def test_chains_on_their_way_are_followed_to_their_end():
+    """They keep a third of where they began, so that a third of the way to their mean of 2 is left."""
+    rng = np.random.default_rng(2)
+    start = rng.standard_normal((200, 1))
+    noise = np.sqrt(1 - 1 / 9) * rng.standard_normal((12, 200, 1))
+    found = by_chains(2 + rng.standard_normal((2000, 1)), chains(start / 3 + 4 / 3 + noise, start))
+    # q has the mean at which they will come to rest, and not the one that they have by now.
+    assert abs(found.shift[0]) < 5 * np.hypot(found.shift_error[0], 1 / np.sqrt(2000))
+    assert 2 / 3 > 5 * found.shift_error[0]
+
+
+def test_what_a_flow_could_gain_does_not_depend_on_the_origin():
+    rng = np.random.default_rng(4)
+    q = RealNVP.init(2, key=jax.random.key(0))
+    e = rng.standard_normal((64, 2))
+    drawn = Draws(e, e, -0.5 * np.sum(e**2, axis=1), np.zeros(64), rng.standard_normal((64, 2)), 8)
+    metric = Metric(np.zeros(2), np.ones(2))
+    here, there = (gain_at(q, drawn._replace(z=e + aside), metric) for aside in (0.0, 7.0))
+    np.testing.assert_allclose(there, here, rtol=1e-9)
 
 
 def test_a_slope_is_no_dip():

@@ -107,13 +107,18 @@ def _run(problem: Problem, method: AbstractMethod, seconds: float, key: Key[Arra
         timed = run(problem, trial, recorder)
         spent = np.diff(timed.history["seconds"])
         cost = float(np.min(spent)) / (TRIAL // 3) if len(spent) else 1e-3
-        every = max(1, round(seconds / EVALUATIONS / max(cost, 1e-9)))
+        every = _steps_between(seconds, cost)
         method = Sgd(method.estimator, method.optimizer, 10 * EVALUATIONS * every, every)
     recorder = Recorder(problem, optimise_seconds=seconds, evaluation=evaluation, key=key)
     result = run(problem, method, recorder)
     if isinstance(method, Sgd):
         pace = result.seconds / result.steps if result.steps else None
     return _Run(result, recorder.shown_terms(recorder.answer), pace)
+
+
+def _steps_between(seconds: float, cost: float) -> int:
+    """Steps of `cost` seconds between two evaluations, for `EVALUATIONS` of them."""
+    return max(1, round(seconds / EVALUATIONS / max(cost, 1e-9)))
 
 
 def _lane(

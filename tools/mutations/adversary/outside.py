@@ -88,11 +88,11 @@ MUTANTS = [
     ),
     bug("race", "best.terms.elbo - MARGIN", "best.terms.elbo + MARGIN", "nobody reaches the mark", RACE),
     bug(
-        "_run",
+        "_steps_between",
         "seconds / EVALUATIONS / max(cost, 1e-9)",
         "seconds / max(cost, 1e-9)",
         "a race is looked at once",
-        RACE,
+        LANES,
     ),
     bug(
         "Lane.noise_cost",

@@ -7,6 +7,7 @@ not change what a method gets done.
 
 import argparse
 import functools
+import itertools
 import json
 import sys
 import time
@@ -16,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
+# Fits of energies by equal seconds, and the same for longer.
+ENERGIES = ("energies", "longer")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -92,15 +95,15 @@ def plan(spec: dict[str, Any], cells: Path) -> dict[str, Callable[[], list[dict[
 
         return [between_halves(name, cache)]
 
-    def energies(name: str, method: str, seed: int) -> list[dict[str, Any]]:
+    def energies(part: str, name: str, method: str, seed: int) -> list[dict[str, Any]]:
         from .energies_cell import rows
 
-        return rows(name, method, spec["energies"], seed, kept(f"tuning-energies-{name}-{method}"))
+        return rows(name, method, spec[part], seed, kept(f"tuning-{part}-{name}-{method}"))
 
-    def tuning_energies(name: str, method: str) -> list[dict[str, Any]]:
+    def tuning_energies(part: str, name: str, method: str) -> list[dict[str, Any]]:
         from .energies_cell import tuning
 
-        return tuning(name, method, spec["energies"])
+        return tuning(name, method, spec[part])
 
     def kept(name: str) -> list[dict[str, Any]]:
         file = cells / f"{name}.json"
@@ -116,10 +119,11 @@ def plan(spec: dict[str, Any], cells: Path) -> dict[str, Callable[[], list[dict[
         for method in (m for m in spec["distances"]["methods"] if m in METHODS):
             cell = functools.partial(tuning_distances, name, method)
             made[f"tuning-distances-{name}-{method}"] = cell
-    for name in spec["energies"]["problems"] if "tuning" in spec["energies"] else []:
-        for method in spec["energies"]["methods"]:
-            cell = functools.partial(tuning_energies, name, method)
-            made[f"tuning-energies-{name}-{method}"] = cell
+    parts = [part for part in ENERGIES if part in spec]
+    for part in (part for part in parts if "tuning" in spec[part]):
+        for name, method in itertools.product(spec[part]["problems"], spec[part]["methods"]):
+            cell = functools.partial(tuning_energies, part, name, method)
+            made[f"tuning-{part}-{name}-{method}"] = cell
     # One seed after the other: a run that is stopped has whole comparisons.
     for seed in range(spec["seeds"]):
         for name in spec["scores"]["targets"] if seed < spec["scores"].get("seeds", seed + 1) else []:
@@ -133,10 +137,10 @@ def plan(spec: dict[str, Any], cells: Path) -> dict[str, Callable[[], list[dict[
             for times in spec["gradients"]["chains_over_dim"]:
                 cell = functools.partial(gradients, name, times, seed)
                 made[f"gradients-{name}-{times}d-{seed}"] = cell
-        for name in spec["energies"]["problems"]:
-            for method in spec["energies"]["methods"]:
-                cell = functools.partial(energies, name, method, seed)
-                made[f"energies-{name}-{method}-{seed}"] = cell
+        for part in parts:
+            for name, method in itertools.product(spec[part]["problems"], spec[part]["methods"]):
+                cell = functools.partial(energies, part, name, method, seed)
+                made[f"{part}-{name}-{method}-{seed}"] = cell
     return made
 
 

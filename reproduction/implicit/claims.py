@@ -140,6 +140,8 @@ def said(stored: dict[str, Rows]) -> list[str]:
         made += _of_gradients(stored["gradients"])
     if stored.get("energies"):
         made += _of_energies(stored["energies"])
+    if stored.get("longer"):
+        made += _of_energies(stored["longer"])
     if stored.get("distances"):
         made += _of_distances(stored["distances"])
     return made
@@ -174,6 +176,12 @@ def _of_gradients(rows: Rows) -> list[str]:
     return found
 
 
+def after(rows: Rows) -> str:
+    """The processor seconds of fits in words, as far as they are stored."""
+    took = [r["seconds"] for r in rows if "seconds" in r]
+    return f" after {np.median(took):.0f} s" if took else ""
+
+
 def _of_energies(rows: Rows) -> list[str]:
     """Judged on the rows of the fit, whose likelihood is maximised; rows held back are told, too."""
     found = []
@@ -199,14 +207,14 @@ def _of_energies(rows: Rows) -> list[str]:
         seeds = len(likelihoods(rows, problem, "stein"))
         apart = "" if exact else ", log Z by annealed importance sampling, not counted"
         found.append(
-            f"- **Likelihood, {problem}** ({_seeds(seeds)}{apart}), nats a row: {'; '.join(told)}."
+            f"- **Likelihood, {problem}{after(rows)}** ({_seeds(seeds)}{apart}), nats a row: {'; '.join(told)}."
         )
     if judged:
         fitted, held_back = above["train"], above["log_likelihood"]
         word = "holds" if fitted >= ENERGIES_WANTED else "is not shown"
         found.append(
-            "- **Likelihood above both at equal seconds on at least three of five: "
-            f"{word}** (rows of the fit: {fitted} of {judged}; rows held back: {held_back} of {judged})."
+            f"- **Likelihood above both{after(rows)} on at least three of five: {word}** (rows of the fit: "
+            f"{fitted} of {judged}; rows held back: {held_back} of {judged})."
         )
     return found
 

@@ -12,6 +12,7 @@ from .claims import (
     DEFAULT,
     LIKELIHOODS,
     SERIES,
+    after,
     dimensions,
     distance,
     gradient_ratio,
@@ -52,7 +53,8 @@ def sections(cells: Path) -> list[str]:
             "",
         ]
     lines += [*said(stored), ""]
-    parts = {"scores": scores, "distances": distances, "gradients": gradients, "energies": energies}
+    parts = {"scores": scores, "distances": distances, "gradients": gradients}
+    parts |= {"energies": energies, "longer": energies}
     for name, part in parts.items():
         if stored[name]:
             lines += part(stored[name])
@@ -203,8 +205,10 @@ def _plain_first(rule: str) -> tuple[bool, bool, str]:
 def energies(rows: list[dict[str, Any]]) -> list[str]:
     """Log likelihood of rows held back, and of those of the fit, by problem and method."""
     problems, methods = order(r["problem"] for r in rows), order(r["method"] for r in rows)
-    lines = ["### Likelihood of energies", ""]
-    lines += ["![Likelihood of energies by method](images/energy-likelihoods.svg)", ""]
+    lines = [f"### Likelihood of energies{after(rows)}", ""]
+    # The figure is of the first of the two.
+    if "digits" in problems:
+        lines += ["![Likelihood of energies by method](images/energy-likelihoods.svg)", ""]
     lines += [
         "Mean log likelihood a row at equal processor seconds, ± half of a 90 % interval over seeds."
     ]

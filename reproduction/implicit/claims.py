@@ -207,14 +207,15 @@ def _of_energies(rows: Rows) -> list[str]:
         seeds = len(likelihoods(rows, problem, "stein"))
         apart = "" if exact else ", log Z by annealed importance sampling, not counted"
         found.append(
-            f"- **Likelihood, {problem}{after(rows)}** ({_seeds(seeds)}{apart}), nats a row: {'; '.join(told)}."
+            f"- **Likelihood, {problem}{after(rows)}** ({_seeds(seeds)}{apart}), nats a row: "
+            f"{'; '.join(told)}."
         )
     if judged:
         fitted, held_back = above["train"], above["log_likelihood"]
         word = "holds" if fitted >= ENERGIES_WANTED else "is not shown"
         found.append(
-            f"- **Likelihood above both{after(rows)} on at least three of five: {word}** (rows of the fit: "
-            f"{fitted} of {judged}; rows held back: {held_back} of {judged})."
+            f"- **Likelihood above both{after(rows)} on at least three of five: {word}** "
+            f"(rows of the fit: {fitted} of {judged}; rows held back: {held_back} of {judged})."
         )
     return found
 

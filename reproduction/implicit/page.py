@@ -54,7 +54,7 @@ def sections(cells: Path) -> list[str]:
         ]
     lines += [*said(stored), ""]
     parts = {"scores": scores, "distances": distances, "gradients": gradients}
-    parts |= {"energies": energies, "longer": energies}
+    parts |= {"energies": energies, "longer": longer}
     for name, part in parts.items():
         if stored[name]:
             lines += part(stored[name])
@@ -203,12 +203,15 @@ def _plain_first(rule: str) -> tuple[bool, bool, str]:
 
 
 def energies(rows: list[dict[str, Any]]) -> list[str]:
+    """The figure and the tables of likelihoods."""
+    title, *tables = longer(rows)
+    return [title, "", "![Likelihood of energies by method](images/energy-likelihoods.svg)", *tables]
+
+
+def longer(rows: list[dict[str, Any]]) -> list[str]:
     """Log likelihood of rows held back, and of those of the fit, by problem and method."""
     problems, methods = order(r["problem"] for r in rows), order(r["method"] for r in rows)
     lines = [f"### Likelihood of energies{after(rows)}", ""]
-    # The figure is of the first of the two.
-    if "digits" in problems:
-        lines += ["![Likelihood of energies by method](images/energy-likelihoods.svg)", ""]
     lines += [
         "Mean log likelihood a row at equal processor seconds, ± half of a 90 % interval over seeds."
     ]

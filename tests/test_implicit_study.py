@@ -50,6 +50,17 @@ def test_a_small_spec_runs_and_goes_on(study, tmp_path, part):
     assert any(line.startswith("| ") for line in sections(tmp_path))
 
 
+def test_shares_are_all_of_it_and_trials_stay_with_what_they_are_for(study, tmp_path):
+    names = list(study.plan(tomllib.loads((study.HERE / "full.toml").read_text()), tmp_path))
+    first, second = (study.in_share(names, share) for share in ("1/2", "2/2"))
+    assert sorted(first + second) == sorted(names)
+    assert min(len(first), len(second)) > len(names) / 4
+    for some in (first, second):
+        tried = {name for name in some if name.startswith("tuning-")}
+        needed = {f"tuning-{name.rsplit('-', 1)[0]}" for name in some} & set(names)
+        assert needed == tried
+
+
 def test_a_failing_cell_makes_the_command_fail(study, tmp_path, capsys):
     spec = spec_of(study)
     spec["distances"]["methods"] = ["no-such-family"]

@@ -12,7 +12,7 @@ import json
 import sys
 import time
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--spec", type=Path, default=HERE / "full.toml")
     parser.add_argument("--cells", type=Path, default=HERE / "cells")
     parser.add_argument("--only", default="", help="cells whose name contains this")
+    parser.add_argument("--share", default="1/1", help="1/2 and 2/2: halves for two processes")
     given = parser.parse_args(arguments)
     if given.command == "page":
         from .page import write
@@ -35,10 +36,18 @@ def main(arguments: list[str] | None = None) -> int:
         write(given.cells, HERE)
         return 0
     spec = tomllib.loads(given.spec.read_text())
-    return run(spec, given.cells, given.only)
+    return run(spec, given.cells, given.only, given.share)
 
 
-def run(spec: dict[str, Any], cells: Path, only: str = "") -> int:
+def in_share(names: Iterable[str], share: str) -> list[str]:
+    """The names of this share: every n-th problem of a part, with its trials."""
+    number, count = map(int, share.split("/"))
+    keys = {name: tuple(name.removeprefix("tuning-").split("-")[:2]) for name in names}
+    order = list(dict.fromkeys(keys.values()))
+    return [name for name, key in keys.items() if order.index(key) % count == number - 1]
+
+
+def run(spec: dict[str, Any], cells: Path, only: str = "", share: str = "1/1") -> int:
     """Every cell that is not there yet; what fails is told and makes the exit code 1."""
     from quietgrad._util.environment import commit as checkout
     from quietgrad._util.memory import crowded, forget_programs
@@ -47,8 +56,9 @@ def run(spec: dict[str, Any], cells: Path, only: str = "") -> int:
     there = checkout()
     commit = f"{(there['commit'] or 'none')[:9]}{'+' if there['dirty'] else ''}"
     failed = 0
-    for name, compute in plan(spec, cells).items():
-        file = cells / f"{name}.json"
+    planned = plan(spec, cells)
+    for name in in_share(planned, share):
+        compute, file = planned[name], cells / f"{name}.json"
         if only not in name or file.exists():
             continue
         if crowded():

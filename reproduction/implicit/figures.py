@@ -5,7 +5,16 @@ from typing import Any
 
 import numpy as np
 
-from .claims import SERIES, dimensions, distance, gradient_ratio, likelihoods, order, score_ratio
+from .claims import (
+    LIKELIHOOD_CONTENDERS,
+    SERIES,
+    dimensions,
+    distance,
+    gradient_ratio,
+    likelihoods,
+    order,
+    score_ratio,
+)
 
 SHOWN_RULES = {
     "plain mean of all points": "plain mean of all points",
@@ -127,14 +136,20 @@ def _distances(rows: list[dict[str, Any]], file: Path) -> None:
 
 
 def _likelihoods(rows: list[dict[str, Any]], file: Path) -> None:
-    """Each seed's likelihood of the fitted rows below the best of all, by problem and method."""
-    problems, methods = order(r["problem"] for r in rows), order(r["method"] for r in rows)
+    """Each seed's likelihood of the fitted rows below the best of all, by problem and method.
+
+    Of the methods of the bar, and where log Z is no estimate; the tables have the others.
+    """
+    estimated = {r["problem"] for r in rows if r.get("log_z_error")}
+    methods = [m for m in ("stein", *LIKELIHOOD_CONTENDERS) if any(r["method"] == m for r in rows)]
+    rows = [r for r in rows if r["method"] in methods and r["problem"] not in estimated]
+    problems = order(r["problem"] for r in rows)
     figure, axes = _panels(problems, "")
     for axis, problem in zip(axes, problems, strict=True):
         for line in list(axis.lines):
             line.remove()
         best = max(r["train"] for r in rows if r["problem"] == problem)
-        for place, (color, method) in enumerate(zip(COLORS[1:], methods, strict=False)):
+        for place, (color, method) in enumerate(zip(COLORS[1 : 1 + len(methods)], methods, strict=True)):
             below = [max(best - v, LEAST_GAP) for v in likelihoods(rows, problem, method, "train")]
             axis.scatter(np.full(len(below), place), below, color=color, s=18)
         axis.set_xticks(range(len(methods)), methods)

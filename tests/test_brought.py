@@ -62,7 +62,7 @@ def test_unknown_model_is_refused_by_name():
         brought.load("radom")
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("double", [False, True], ids=["float32", "float64"])
 @pytest.mark.parametrize("name", rarely(brought.REGISTRY, every=9))
 def test_density_and_gradient_are_finite_where_fits_start(name, double):

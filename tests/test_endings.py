@@ -102,7 +102,7 @@ def in_turn(targets):
     )
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(3)
 @in_turn(BROKEN)
 def test_what_cannot_be_fitted_is_said_and_named(name, method, family):
     target, status, words = BROKEN[name]

@@ -59,7 +59,7 @@ def optima():
     return {name: qg.fit(TARGET, family, key=jr.key(3)).q for name, family in FAMILIES.items()}
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 @pytest.mark.parametrize("name", FAMILIES)
 @pytest.mark.parametrize("number", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_fit_that_starts_at_the_optimum_stays_there(name, number, optima):

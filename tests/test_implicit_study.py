@@ -32,7 +32,7 @@ def spec_of(study):
         pytest.param("scores", marks=pytest.mark.slow),
         pytest.param("gradients", marks=pytest.mark.slow),
         "distances",
-        "energies",
+        pytest.param("energies", marks=pytest.mark.slow),
     ],
 )
 @pytest.mark.filterwarnings("ignore")

@@ -55,6 +55,7 @@ def rarely(names, every):
     ]
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("name", rarely(zoo.REGISTRY, every=5))
 def test_model_is_twice_differentiable_and_is_what_the_reference_was_made_for(name):
     model, row = zoo.load(name), REFERENCES.get(name)

@@ -99,7 +99,7 @@ def test_pymc_draws_by_arviz():
     assert np.all(found.gain["rate"] > 30)
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("name", CASES)
 def test_numpyro_models_can_be_unconstrained(name):
     case = CASES[name]

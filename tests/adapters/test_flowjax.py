@@ -17,9 +17,7 @@ from quietgrad.adapters.flowjax import AutoregressiveFlow, CouplingFlow, Flowjax
 CHECKED = {"flowjax-coupling": (CouplingFlow, 2), "flowjax-autoregressive": (AutoregressiveFlow, 2)}
 
 
-@pytest.mark.parametrize(
-    "name", ["flowjax-coupling", pytest.param("flowjax-autoregressive", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.slow) for name in CHECKED])
 def test_it_keeps_the_promises_of_a_family(name, register):
     cls, largest = CHECKED[name]
     register(name, cls)

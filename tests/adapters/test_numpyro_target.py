@@ -42,7 +42,7 @@ def numpyros_own(case):
     return density, draws, pointwise
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("name", CASES)
 def test_density_gradient_and_draws_are_numpyros(name):
     case = CASES[name]

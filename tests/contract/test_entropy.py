@@ -112,7 +112,7 @@ def stl(target, q, frozen, z, log_q):
 DEFINITIONS = {"sampled": sampled, "closed": closed, "stl": stl}
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(3)
 @pytest.mark.parametrize(
     ("mode", "name"),
     [pytest.param(m, n, marks=one_flow(m, n)) for m in DEFINITIONS for n in EXACT],

@@ -21,7 +21,7 @@ from subjects import ALIKE, EXACT, PROGRAMS, TARGETS, accepted, cast, family, ke
 from quietgrad import estimators, families
 from quietgrad.estimators import entropy
 
-REPLICATIONS, BATCH = 3000, 250
+REPLICATIONS, BATCH = 2500, 250
 WARM_UP = 10
 DRAWS = 8
 KEY, WARM_UP_KEY = key_of("estimators"), key_of("warm-up")
@@ -81,7 +81,7 @@ def in_turn(case):
 
 
 def often(case):
-    """Whether a case is for every run: each estimator meets its first family and every fourth kind.
+    """Whether a case is for every run: each estimator meets its first family and every fifth kind.
 
     Its neighbours meet the kinds that it leaves out; the rest of the product is slow.
     """
@@ -89,7 +89,7 @@ def often(case):
         return True
     kinds = list(dict.fromkeys(ALIKE[c.family][0] for c in ACCEPTED if c.name == case.name))
     turn = kinds.index(ALIKE[case.family][0]) + list(estimators.REGISTRY).index(case.name)
-    return in_turn(case) and turn % 4 == 1
+    return in_turn(case) and turn % 5 == 1
 
 
 def cases(chosen):
@@ -238,7 +238,7 @@ def test_compiles_once_for_all_targets_of_a_kind(case):
 
 # The first family and mode that an estimator runs with stand for all: Python's part in a step is the
 # estimator's.
-@pytest.mark.turns(2)
+@pytest.mark.turns(3)
 @cases(FIRST.values())
 def test_jit_and_vmap_change_nothing(case):
     *_, (target, samples) = run(case).samples.items()

@@ -28,19 +28,21 @@ def often(case):
 def in_turn(pair):
     """Whether a promise is asked of a case in every run: in two dimensions, where most bugs show.
 
-    Other dimensions and bases of a family take turns from promise to promise, and every third promise
+    Of flows, which share their code, every second one in turn.
+
+    Other dimensions and bases of a family take turns from promise to promise, and every fourth promise
     is asked of one of them.
     """
     case, promise = pair
     if not often(case):
         return False
     if case[1:] == (2, None):
-        return True
+        return case[0] not in FLOWS or (FLOWS.index(case[0]) + list(PROMISES).index(promise)) % 2 == 0
     asked = [other for other, same in ALL if same == promise and other[0] == case[0] and often(other)]
     others = [other for other in asked if other[1:] != (2, None)]
     turn = list(families.REGISTRY).index(case[0]) + list(PROMISES).index(promise)
-    due = turn % 3 == 0 or others == asked
-    return due and others.index(case) == turn // 3 % len(others)
+    due = turn % 4 == 0 or others == asked
+    return due and others.index(case) == turn // 4 % len(others)
 
 
 def label(pair):

@@ -19,7 +19,7 @@ def refusal(name, kind):
     return Controlled(name).refuses(target_2d("curved"), family(kind, 2, small=True))
 
 
-@pytest.mark.turns(3)
+@pytest.mark.turns(4)
 @pytest.mark.parametrize(
     ("name", "kind"),
     [

@@ -51,7 +51,7 @@ def gradient(made, target, q):
     return ravel_pytree(estimate.grad)[0]
 
 
-@pytest.mark.turns(3)
+@pytest.mark.turns(4)
 @pytest.mark.parametrize(("name", "draws", "dim", "steps"), list(in_turn()))
 def test_weights_are_the_papers_inner_loop(name, draws, dim, steps, key):
     """The registered literal form and the loop in NumPy, all on the same draws."""
@@ -74,7 +74,7 @@ def test_weights_are_the_papers_inner_loop(name, draws, dim, steps, key):
         assert_close(grad, adjusted_mean(phi, columns, descent(steps, 1e-3), in_sample(draws)))
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(3)
 @pytest.mark.parametrize(("beta", "source"), [("lagged", "lagged"), ("in-sample", "in-sample")])
 @pytest.mark.parametrize("name", LOCATION_SCALE)
 def test_one_pass_quadcv_is_per_draw_quadcv(name, beta, source, key):

@@ -77,7 +77,7 @@ def test_quadcv_is_exact_once_fitted(name, key):
     assert ratio(target, q, made, key_ratio) > 0.9
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("move", [lambda q: q, moved], ids=["optimum", "elsewhere"])
 @EVERY_FAMILY
 def test_taylor_is_exact(name, move, key):
@@ -85,7 +85,7 @@ def test_taylor_is_exact(name, move, key):
     assert ratio(target, move(q), estimator("taylor"), key) < EXACT
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("entropy", ["sampled", "closed", "stl"])
 @EVERY_FAMILY
 def test_least_squares_stein_weights_are_exact(name, entropy, key):

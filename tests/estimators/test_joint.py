@@ -84,7 +84,7 @@ FORMS = {
 }
 
 
-@pytest.mark.turns(3)
+@pytest.mark.turns(5)
 @pytest.mark.parametrize(("form", "name"), CASES)
 def test_mean_over_batches_and_draws_is_the_gradient(form, name, key):
     """With rows remembered from different places, by quadrature and standard errors."""

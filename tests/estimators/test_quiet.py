@@ -141,7 +141,7 @@ def test_bold_steps_of_a_full_rank_family_end_no_lower_than_plain_ones(name):
     assert np.mean(ours) >= np.mean(plain) - 5 * error, (ours, plain)
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("kind", in_turn())
 @pytest.mark.parametrize("stick", [False, True])
 def test_a_chosen_entropy_is_one_of_the_others(kind, stick, key):

@@ -112,6 +112,7 @@ def test_weights_take_error_from_shared_nodes():
     assert weighted < 0.5 * plain
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize(("mixing", "kind"), [(1, SteinShared), (3, SteinShared), (4, SteinChain)])
 def test_points_suit_the_dimension_of_eps(mixing, kind):
     """The score, its state and its cost are those of the part."""

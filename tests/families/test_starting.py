@@ -31,7 +31,7 @@ CONTAINED = {
 }
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("name", families.REGISTRY)
 def test_families_contain_what_they_can_represent(name):
     q = family(name, DIM)

@@ -55,7 +55,7 @@ def registered(register):
         register(name, made)
 
 
-@pytest.mark.turns(3)
+@pytest.mark.turns(5)
 @pytest.mark.parametrize("dim", [*DIMS[:2], pytest.param(DIMS[2], marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", MEMBERS)
 def test_they_keep_the_promises_of_a_family(name, dim):

@@ -22,6 +22,7 @@ def a_member(dim: int, seed: int) -> Triangular:
     return start.with_host(own.with_numbers(0.3 * rng.normal(size=own.numbers.size)))
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("dim", [1, 2, 5])
 def test_the_gradient_on_the_host_is_that_of_the_program(dim):
     q = a_member(dim, dim)

@@ -46,6 +46,7 @@ def in_both_precisions(table):
     )
 
 
+@pytest.mark.turns(2)
 @in_both_precisions(models.PROPER)
 def test_no_proper_posterior_is_accused(name, dtype):
     with precision(dtype):

@@ -104,7 +104,7 @@ def check_same(found, result):
 
 
 # A file knows arrays and not families: from family to family precisions take turns.
-@pytest.mark.turns(5)
+@pytest.mark.turns(7)
 @pytest.mark.parametrize(
     ("name", "dtype"),
     [

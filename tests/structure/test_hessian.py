@@ -25,6 +25,7 @@ def locals_of(kind, b, n):
     return structure, number, matrix
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize(("kind", "b", "n"), SHAPES)
 def test_blocks_are_read_from_their_products(kind, b, n):
     structure, number, matrix = locals_of(kind, b, n)

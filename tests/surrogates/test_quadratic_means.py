@@ -39,7 +39,7 @@ def dense(v):
     return np.exp(v.log_scale) * (np.diag(v.diagonal) + np.asarray(v.left) @ np.asarray(v.right).T)
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(3)
 @pytest.mark.parametrize(("name", "base"), ON_BASES)
 def test_closed_form_mean_is_the_monte_carlo_mean(name, base, key):
     """grad_lambda E f~ against the average of per-draw gradients J'(b + B (z - z0))."""

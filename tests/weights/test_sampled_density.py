@@ -104,7 +104,7 @@ def test_columns_are_used_where_they_are_fewer():
     assert isinstance(design_of(KERNELS["gaussian"](), x, x), GramDesign)
 
 
-@pytest.mark.turns(3)
+@pytest.mark.turns(4)
 @PRECISIONS
 @pytest.mark.parametrize("folds", FOLDS)
 @pytest.mark.parametrize("kernel", KERNELS)
@@ -158,7 +158,7 @@ UNBIASED = {
 }
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("name", UNBIASED)
 def test_cross_fitted_weights_are_unbiased(name, key):
     assert_mean(estimates(key, **UNBIASED[name]), TRUTH)

@@ -26,6 +26,11 @@ def test_it_keeps_the_promises_of_a_family(name, register):
     assert len(kept) > 10
 
 
+def test_its_score_is_the_derivative_of_its_density(register):
+    register("flowjax-coupling", CouplingFlow)
+    PROMISES["score_is_the_derivative_of_log_prob"].check(("flowjax-coupling", 2, None))
+
+
 def banana(z):
     return -0.125 * z[0] ** 2 - 2.0 * (z[1] - 0.5 * z[0] ** 2) ** 2
 
